@@ -13,13 +13,18 @@ import pytest
 from hopyard.api.client import Client
 from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
-from schemas.events import JobSubmitted
+from schemas.events import JobCancelled, JobSubmitted, ServiceLed
+from schemas.ids import JobId
 from schemas.jobs import JobFile
 from schemas.samples import ThroughputObserved
+from schemas.settings import Settings
 from schemas.views import StatusView
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.process.nats_server import NatsServer
 from tests.live.ext4_disk import Disk, disk_at
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
 from tests.live.test_full_disk import HALF_LIFE_S, LIMITS, accepted, refused
@@ -102,21 +107,72 @@ async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_anew_o
         back.say("NATS' disk is back: accepted")
 
 
+async def test_a_leader_whose_nats_lost_its_disk_is_not_deposed_by_what_that_cannot_read(
+    nats_disk: Disk,
+) -> None:
+    """Such a server says that nobody ever led, and refuses facts as if another did."""
+    server = NatsServer(nats_disk.folder)
+    await server.start()
+    settings = Settings(nats_url=server.url, publish_timeout_real_s=1.0)
+    bus = await JetStreamBus.connect(settings, "estimator", LIMIT_S)
+    try:
+        led = ServiceLed(at=0.0, service="estimator", instance=1, token=1, repetition=0)
+        await bus.lead(led, await bus.led_last("estimator"))
+        with nats_disk.gone():
+            publishing = asyncio.create_task(bus.publish([JobCancelled(at=1.0, job_id=JobId("job-1"))]))
+            async with asyncio.timeout(LIMIT_S):
+                while await bus.led_last("estimator"):
+                    await asyncio.sleep(0.05)
+                while "does not find" not in await doubted(bus):
+                    await asyncio.sleep(0.05)
+            # A fact whose confirmation is overdue is refused when it is sent again.
+            await asyncio.wait([publishing], timeout=3 * settings.publish_timeout_real_s)
+            assert not publishing.done()
+            server.kill()
+        await server.start()
+        async with asyncio.timeout(LIMIT_S):
+            await publishing
+        assert await bus.still_leads()
+        assert await bus.last_seq() == 2
+    finally:
+        await bus.close()
+        await server.stop()
+
+
+async def doubted(bus: JetStreamBus) -> str:
+    """Why it is not known who leads; empty: it is."""
+    try:
+        await bus.still_leads()
+    except Unavailable as error:
+        return str(error)
+    return ""
+
+
 async def test_while_the_disk_of_the_estimators_store_hangs_jobs_run_on_and_status_names_it(
     store_disk: Disk,
 ) -> None:
     async with busy_stack(store_disk.folder) as struck:
+        await until(struck.client, all_learnt)
         with store_disk.hanging():
-            hangs, began = Seconds(), (await struck.client.status()).at
-            ended = (await until(struck.client, troubled)).jobs.get("completed", 0)
+            hangs, at_first = Seconds(), await struck.client.status()
+            await until(struck.client, troubled)
             hangs.say("the store's disk hangs: status names it")
             await accepted(struck.stack)
-            seen = await until(struck.client, lambda status: status.jobs.get("completed", 0) > ended)
+            seen = await until(struck.client, lambda status: completed(status) > completed(at_first))
         well = Seconds()
         await until(struck.client, lambda status: not troubled(status))
         well.say("the store's disk hangs no more: the store has written")
     kept = observations(str(store_of(store_disk.folder)))
-    assert [one for one in kept if began < one.at < seen.at]
+    assert [one for one in kept if at_first.at < one.at < seen.at]
+
+
+def all_learnt(status: StatusView) -> bool:
+    """And some run: those of unknown workloads would wait for the disk."""
+    return busy(status) and not any(status.jobs.get(state) for state in ("submitted", "profiled"))
+
+
+def completed(status: StatusView) -> int:
+    return status.jobs.get("completed", 0)
 
 
 def troubled(status: StatusView) -> bool:

@@ -3,15 +3,19 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
+from nats.errors import TimeoutError as NatsTimeoutError
+from nats.js.api import PubAck
 
 from schemas.base import Event
 from schemas.events import JobCancelled, ServiceLed
 from schemas.ids import JobId
 from schemas.questions import MONITOR, Refused, ShowStatus
 from schemas.settings import Settings
-from schemas.subjects import FACT_SUBJECTS
+from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
 from shared.runtime.bus.contract import Fenced, Unavailable
-from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream import JetStreamBus, facts
+from shared.runtime.bus.jetstream.handoff import Letter
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate, Deposed
 from tests.bus_nets import JetStreamNet
@@ -120,6 +124,72 @@ class Uncertain(JetStreamBus):
         if self.asked == 1:
             raise Unavailable("no answer")
         return await super().still_leads()
+
+
+class Unconfirmed(JetStreamBus):
+    """Its first word that it leads on is stored, and the confirmation is lost."""
+
+    lost = 0
+
+    async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
+        ack = await super()._lead(letter, headers)
+        if self._connection.fence is not None and not self.lost:
+            self.lost += 1
+            raise NatsTimeoutError
+        return ack
+
+
+async def test_a_leader_whose_word_that_it_leads_on_was_not_confirmed_leads_on(live: JetStreamNet) -> None:
+    """One server refuses what is said again before it looks whether it has it: that deposed the leader."""
+    bus = await live.client()
+    bus.__class__ = Unconfirmed
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    assert await bus.lead_on(replace(led, repetition=1), 0)
+    assert isinstance(bus, Unconfirmed)
+    assert bus.lost == 1
+    await bus.publish([cancelled("job-1")])
+    said = [fact.repetition for fact in await log_of(bus) if isinstance(fact, ServiceLed)]
+    assert said == [0, 1]
+
+
+async def test_a_leader_that_says_on_too_late_is_refused(live: JetStreamNet) -> None:
+    slow, quick = await live.client(), await live.client()
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await slow.lead(led, await slow.led_last(PLACER))
+    await quick.lead(replace(led, instance=2, token=2), await quick.led_last(PLACER))
+    with pytest.raises(Fenced):
+        await slow.lead_on(replace(led, repetition=1), 0)
+
+
+async def test_a_leader_behind_whose_word_stands_what_nobody_can_read_is_refused(live: JetStreamNet) -> None:
+    """It said on that it leads again and again, and published nothing meanwhile, for ever."""
+    bus = await live.client()
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    await bus._connection.js.publish(led.subject, b"\xc1")
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Fenced):
+            await bus.lead_on(replace(led, repetition=1), 0)
+        with pytest.raises(Fenced):
+            await bus.publish([cancelled("job-1")])
+
+
+async def test_a_leader_whose_fact_is_gone_leads_on_in_doubt_and_not_for_ever(
+    live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server finds nothing for a while where its disk is gone, and for ever where the fact is lost."""
+    monkeypatch.setattr(facts, "MISSING_S", 0.5)
+    bus = await live.client()
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
+    with pytest.raises(Unavailable, match="its disk may be gone"):
+        await bus.still_leads()
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Fenced):
+            await bus.publish([cancelled("job-1")])
+    assert not await bus.still_leads()
 
 
 async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed(live: JetStreamNet) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from msgspec.structs import replace
 from nats.errors import Error
@@ -32,6 +33,9 @@ from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 from shared.runtime.bus.limits import check_size
 
 FETCHED_AT_ONCE = 100
+MISSING_S = 10.0
+"""how long the fact by which a leader began may be missing until the leader counts as deposed: a server whose
+disk is gone finds nothing, and refuses what expects that fact; where it is supervised it is ended sooner"""
 READ_ROOM_BYTES = 1_024
 """of a message, left for what a service adds that shows the fact to an agent"""
 
@@ -44,6 +48,8 @@ class JetStreamFacts:
         self._publishing = asyncio.Lock()
         self._led_first = 0
         """0: not known, and to an agent none counts"""
+        self._missing_since = math.inf
+        """since when the fact by which it began to lead is missing, by a clock that cannot be set"""
 
     async def open(self) -> None:
         with unavailable("subscribe"):
@@ -129,18 +135,49 @@ class JetStreamFacts:
                     await self._say(led, fence.seq)
                 except Unavailable as error:  # it may be stored: then it is known by its id
                     self._connection.log.info("leading is said again", reason=str(error))
+                except Fenced:
+                    if await self._said(led):
+                        return True
                 else:
                     return True
                 await self._connection.up()
                 await asyncio.sleep(pause)
         raise AssertionError("pauses have no end")
 
+    async def _said(self, led: ServiceLed) -> bool:
+        """Whether the fact is stored, though NATS did not confirm it: one server looks at ids last.
+
+        False: it is not, or that is not known. Raises Fenced.
+        """
+        try:
+            newest = await self._connection.js.get_last_msg(FACTS_STREAM, led.subject)
+            fact = _fact_in(newest.data)
+            if fact is not None and fact.event_id == led.event_id:
+                self._connection.fence = Fence(led.subject, newest.seq or 0)
+                return True
+            leads = await self.still_leads()
+        except (Error, OSError) as error:
+            self._connection.log.debug("who leads is not known", reason=repr(error))
+            return False
+        if not leads:
+            raise Fenced(f"another {led.service} leads")
+        return False
+
     async def still_leads(self) -> bool:
         """Whether no other has led since. Raises Unavailable."""
         fence = self._connection.fence
         assert fence is not None, "asked by one who leads"
         with unavailable("still_leads"):
-            return await self._newest_of(fence.subject) == fence.seq
+            newest = await self._newest_of(fence.subject)
+        self._doubt_while_missing(there=newest >= fence.seq)
+        return newest == fence.seq
+
+    def _doubt_while_missing(self, *, there: bool) -> None:
+        """Raise Unavailable while the fact by which it began to lead is missing, for MISSING_S at most."""
+        now = time.monotonic()
+        self._missing_since = math.inf if there else min(self._missing_since, now)
+        if now - self._missing_since < MISSING_S and not there:
+            raise Unavailable("NATS does not find by which fact this service leads: its disk may be gone")
 
     def why_not_stored(self) -> str:
         if self._connection.away:
@@ -216,6 +253,8 @@ class JetStreamFacts:
     async def _really_stored(self, letters: Sequence[Letter], acks: Sequence[asyncio.Future[Ack]]) -> int:
         """The number stored, from the first on; a duplicate counts if the stored message is the fact."""
         stored = _stored(acks)
+        if any(_follows_another(ack) for ack in acks[stored : stored + 1]):
+            await self._check_fence()  # a server that cannot read says so too
         if self._connection.fence and any(ack.result().duplicate for ack in acks[:stored]):
             await self._check_fence()  # a cluster looks at ids first
         for place, (letter, ack) in enumerate(zip(letters[:stored], acks, strict=False)):
@@ -435,15 +474,13 @@ def _node_of(subjects: Sequence[str]) -> str:
 def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
     """The number of good acknowledgements before the first bad one.
 
-    Raises Fenced, and ValueError for a fact that the server will never take.
+    Raises ValueError for a fact that the server will never take.
     """
     for place, ack in enumerate(acks):
         if ack.cancelled():
             return place
         error = ack.result().error
-        if error is not None and error.err_code == WRONG_LAST_SEQUENCE:
-            raise Fenced("another leads")
-        if error is not None and error.err_code in {SEQUENCE_IN_DOUBT, ID_IN_PROCESS}:
+        if error is not None and error.err_code in {WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT, ID_IN_PROCESS}:
             return place
         if error is not None and 400 <= error.code < 500:  # noqa: PLR2004 - as in HTTP: our fault
             raise ValueError(f"the stream refuses a fact: {error.description}")
@@ -452,11 +489,21 @@ def _stored(acks: Sequence[asyncio.Future[Ack]]) -> int:
     return len(acks)
 
 
+def _follows_another(ack: asyncio.Future[Ack]) -> bool:
+    """Whether the server refuses a fact since it is no longer the newest leader's."""
+    error = None if ack.cancelled() else ack.result().error
+    return error is not None and error.err_code == WRONG_LAST_SEQUENCE
+
+
+def _fact_in(data: bytes | None) -> Event | None:
+    """None: what can be read there is no fact."""
+    with suppress(Malformed):
+        return read_fact(data or b"")
+    return None
+
+
 def _first_said(data: bytes | None) -> int:
-    try:
-        fact = read_fact(data or b"")
-    except Malformed:
-        return 0
+    fact = _fact_in(data)
     return fact.first if isinstance(fact, ServiceLed) else 0
 
 
