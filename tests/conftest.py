@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import chain, zip_longest
 from pathlib import Path
 
 import hypothesis
@@ -47,7 +46,7 @@ and all that they import stay to the end"""
 gc.set_threshold(COLLECT_EVERY)
 
 
-MORE_WORKERS_THAN_CORES = 2
+MORE_WORKERS_THAN_CORES = 3
 """Tests of whole stacks mostly wait for a clock."""
 
 MOST_WORKERS = 8
@@ -86,6 +85,20 @@ WAITING = (
     "real/test_copies.py",
     "real/test_simulated.py",
     "real/test_networks.py",
+    "hopyard/local/test_nats_supervision.py",
+    "shared/runtime/bus/test_accounts.py",
+    "services/agent/process/test_turns.py",
+    "hopyard/local/test_processes.py",
+    "services/agent/process/test_faults.py",
+    "shared/runtime/test_leadership.py",
+    "shared/runtime/bus/test_nats_started_again.py",
+    "services/agent/process/test_runner.py",
+    "shared/runtime/process/test_main.py",
+    "shared/runtime/bus/test_state.py",
+    "services/agent/work/test_runner_contract.py",
+    "services/planner/work/test_workers.py",
+    "shared/runtime/bus/test_connection.py",
+    "shared/runtime/shell/test_irrelevant_facts.py",
 )
 COMPUTING = (
     "chaos/test_chaos.py",
@@ -100,6 +113,8 @@ COMPUTING = (
     "services/planner/solver/test_contract.py",
     "simulation/test_staying.py",
     "simulation/test_frailty.py",
+    "services/planner/solver/own/test_stages.py",
+    "services/planner/solver/test_deadline.py",
     "test_install.py",
     "hopyard/lab/report/test_reports.py",
     "hopyard/test_cli.py",
@@ -110,11 +125,10 @@ COMPUTING = (
     "simulation/test_engines.py",
     "simulation/test_limits.py",
     "simulation/test_hadare.py",
-    "shared/runtime/bus/test_accounts.py",
     "simulation/test_mixing.py",
 )
-"""Files that take longest, of stacks that wait for a clock and of what keeps a core busy: these begin first,
-or the other processes would wait for them at the end, and one of either kind in turn, or cores would idle."""
+"""Files that take longest, of stacks that wait for a clock and of what keeps a core busy, the longest first:
+the other processes would wait for them at the end."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -146,13 +160,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turns[item.path])
 
 
-def _in_turn(paths: Iterable[Path]) -> Iterator[Path]:
-    """Of those that wait and of all others in turn, each as they are listed above."""
-    by_turn = sorted(paths, key=lambda path: (_place(path, WAITING), _place(path, COMPUTING)))
-    waiting = [path for path in by_turn if _place(path, WAITING) < len(WAITING)]
-    others = by_turn[len(waiting) :]
-    pairs = zip_longest(waiting, others)
-    return (path for path in chain.from_iterable(pairs) if path is not None)
+def _in_turn(paths: Iterable[Path]) -> list[Path]:
+    """Each kind spread over the whole run, as it is listed above: all the time some wait and some compute."""
+    waiting, computing, others = list[Path](), list[Path](), list[Path]()
+    for path in sorted(paths, key=lambda path: (_place(path, WAITING), _place(path, COMPUTING))):
+        waits, computes = _place(path, WAITING) < len(WAITING), _place(path, COMPUTING) < len(COMPUTING)
+        (waiting if waits else computing if computes else others).append(path)
+    spread = [
+        (place / len(kind), path) for kind in (waiting, computing, others) for place, path in enumerate(kind)
+    ]
+    return [path for _, path in sorted(spread, key=lambda one: one[0])]
 
 
 def _place(path: Path, endings: Sequence[str]) -> int:
