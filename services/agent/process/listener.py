@@ -76,9 +76,10 @@ async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
             open_ones.discard(writer)
             writer.close()
 
-    server = await asyncio.start_unix_server(serve, path, limit=LINE_MAX_BYTES)
-    _open(path)
+    server = await asyncio.start_unix_server(serve, path, limit=LINE_MAX_BYTES, start_serving=False)
     try:
+        _open(path)
+        await server.start_serving()  # an agent may be ended in the midst of it
         yield
     finally:
         server.close()
