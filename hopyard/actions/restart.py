@@ -3,6 +3,7 @@
 A process runs the code that is installed when it starts, so this is how a stack gets another version.
 """
 
+import contextlib
 import os
 import signal
 import ssl
@@ -22,7 +23,9 @@ HOST = "127.0.0.1"
 LAST = "admission"
 """writes which version the stack speaks from then on"""
 LIMIT_S = 180.0
-"""for one process to end and to be ready again: agents may let jobs save first"""
+"""for one process to end and to be ready again"""
+END_LIMIT_S = 60.0
+"""to end in good order, which agents may do after jobs have saved; then it is killed"""
 LOOK_EVERY_S = 0.2
 ASK_LIMIT_S = 5.0
 READY = 200
@@ -32,10 +35,17 @@ class Restarted(Message, frozen=True, kw_only=True):
     name: str
     took_s: float
     """from the signal until its next life was ready"""
+    killed: bool
+    """it had not ended at SIGTERM"""
 
 
-def restart(data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S) -> Iterator[Restarted]:
+def restart(
+    data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S, end_limit_s: float = END_LIMIT_S
+) -> Iterator[Restarted]:
     """Names of processes, or of services for all of theirs; none: every process.
+
+    A process that hangs, or whose version lost the signal, is killed: all that it needs is stored, and jobs
+    outlive their agent.
 
     Raises Invalid for a name that no process has, Unreachable without a stack, NotReady, and Failure where
     the stack's NATS has accounts of too old a version; then nothing was restarted.
@@ -45,8 +55,8 @@ def restart(data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S) -> Iter
     widen_permissions(data, stack.pid)
     for name in names:
         began = time.monotonic()
-        _restart_one(data, name, limit_s)
-        yield Restarted(name=name, took_s=time.monotonic() - began)
+        killed = _restart_one(data, name, limit_s, end_limit_s)
+        yield Restarted(name=name, took_s=time.monotonic() - began, killed=killed)
 
 
 def named(chosen: Sequence[str], there: Iterable[str]) -> list[str]:
@@ -80,23 +90,37 @@ def _stack(data: Path) -> StackFile:
     return found
 
 
-def _restart_one(data: Path, name: str, limit_s: float) -> None:
+def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> bool:
+    """Whether it had to be killed."""
     deadline = time.monotonic() + limit_s
     before = _stack(data)
-    os.kill(before.pids[name], signal.SIGTERM)
-    _await(lambda: _stack(data).pids.get(name) not in {None, before.pids[name]}, deadline, data, name)
-    _await(lambda: _ready(before, name), deadline, data, name)
+    old = before.pids[name]
+    os.kill(old, signal.SIGTERM)
+    ended = _within(end_limit_s, lambda: _stack(data).pids.get(name) != old or not alive(old))
+    if not ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(old, signal.SIGKILL)
+
+    def ready() -> bool:
+        return _stack(data).pids.get(name) not in {None, old} and _ready(before, name)
+
+    if not _within(deadline - time.monotonic(), ready):
+        said = _stack(data).last_errors.get(name, "it does not start, or does not say why it waits")
+        raise NotReady(
+            f"{name} is not ready yet: {said} (log: {data / 'logs' / name}.log); "
+            "those after it go on as they were"
+        )
+    return not ended
 
 
-def _await(done: Callable[[], bool], deadline: float, data: Path, name: str) -> None:
+def _within(limit_s: float, done: Callable[[], bool]) -> bool:
+    """Whether it is done within that time."""
+    deadline = time.monotonic() + limit_s
     while not done():
         if time.monotonic() > deadline:
-            said = _stack(data).last_errors.get(name, "it has not ended by itself")
-            raise NotReady(
-                f"{name} is not ready yet: {said} (log: {data / 'logs' / name}.log); "
-                "those after it go on as they were"
-            )
+            return False
         time.sleep(LOOK_EVERY_S)
+    return True
 
 
 def _ready(stack: StackFile, name: str) -> bool:

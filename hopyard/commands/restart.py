@@ -29,9 +29,10 @@ def restart(
     """Restart processes of a running stack, one after the other, while jobs run on.
 
     Each shuts down cleanly, and `hopyard up` starts it again with the code
-    that is installed then: after an upgrade, the new version. The next one is
-    restarted when the one before is ready; admission is the last. `hopyard up`
-    itself and NATS are not restarted.
+    that is installed then: after an upgrade, the new version. One that has not
+    ended after a minute is killed. The next one is restarted when the one
+    before is ready; admission is the last. `hopyard up` itself and NATS are not
+    restarted.
 
     $ hopyard restart
     $ hopyard restart planner placer --data /var/lib/hopyard
@@ -45,7 +46,8 @@ def restart(
     for one in restarted(folder, names or ()):
         done.append(one)
         if not as_json:
-            put_line(f"{one.name} ready after {one.took_s:.1f} s")
+            how = "; it had not ended by itself and was killed" if one.killed else ""
+            put_line(f"{one.name} ready after {one.took_s:.1f} s{how}")
     if as_json:
         show_json(done)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hopyard.actions.restart import restart
 from hopyard.local.data_folder import StackFile, read_stack_file
 from hopyard.local.pids import alive
 from tests.hopyard.cli_builders import JOB_YAML
@@ -217,6 +218,14 @@ async def test_a_stack_that_is_up_serves_the_other_commands(tmp_path: Path) -> N
         assert code == 0, out + err
 
         assert "another stack" in (await ran("up", *options, cwd=tmp_path))[2]
+
+        code, out, err = await ran("restart", "monitor", cwd=tmp_path)
+        assert code == 0, err
+        assert out.startswith("monitor ready after")
+        assert "killed" not in out
+        os.kill(stack.pids["profiler"], signal.SIGSTOP)
+        hung = restart(tmp_path / ".hopyard", ["profiler"], end_limit_s=1.0)
+        assert [(one.name, one.killed) for one in await asyncio.to_thread(list, hung)] == [("profiler", True)]
 
         os.kill(stack.pids["placer"], signal.SIGKILL)
         await until(lambda: placer_of(tmp_path) not in (0, stack.pids["placer"]), START_LIMIT_S)
