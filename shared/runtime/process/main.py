@@ -69,7 +69,7 @@ def run(name: str, build: Build) -> None:
 
 async def _run(name: str, build: Build, settings: Settings) -> None:
     """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
-    _cancel_at_signals(asyncio.current_task())
+    stopping = _cancel_at_signals(asyncio.current_task())
     steps = StepWatch(name)
     for life in itertools.count():
         try:
@@ -81,6 +81,8 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
             structlog.get_logger().warning("leads no more", service=name, reason=str(leaf_of(deposed)))
         finally:
             steps.end()
+        if stopping.is_set():  # a group of tasks that ends by itself swallows the cancellation
+            return
         await asyncio.sleep(AFTER_LIFE_REAL_S)
 
 
@@ -105,8 +107,8 @@ async def _live_beside(life: Life, build: Build, settings: Settings, *, first: b
             reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
         ):
             steps.begin("what NATS has stored of the stack's version and settings")
-            await _once_it_answers(lambda: check_protocol(bus))
-            await _once_it_answers(lambda: announce(bus, name, settings))
+            await _once_it_answers(bus, lambda: check_protocol(bus))
+            await _once_it_answers(bus, lambda: announce(bus, name, settings))
             ports = Ports(
                 bus=bus, clock=clock, offload=LiveOffload(), sources=sources_of(os.environ), streams=bus
             )
@@ -125,13 +127,17 @@ async def _live_beside(life: Life, build: Build, settings: Settings, *, first: b
         await bus.close()
 
 
-async def _once_it_answers(ask: Callable[[], Awaitable[None]]) -> None:
-    """Wait until NATS answers, however long that takes: its disk may be full, or gone for a while."""
+async def _once_it_answers(bus: JetStreamBus, ask: Callable[[], Awaitable[None]]) -> None:
+    """Wait until NATS answers, however long that takes: its disk may be full, or gone for a while.
+
+    Raises Unavailable once the connection is closed.
+    """
     for pause in pauses():
         try:
             await ask()
         except Unavailable as error:
             structlog.get_logger().warning("waits for NATS", reason=str(error))
+            await bus.up()
         else:
             return
         await asyncio.sleep(pause)
@@ -150,32 +156,33 @@ async def beside(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> None:
-    reporter, steps = life.reporter, life.steps
+    steps = life.steps
     life.waiting.why = lambda: ports.bus.why_not_stored() or STARTS
-    with _starting(life.name):
-        steps.begin("what the service is made of: its files, or the node of an agent")
-        built = build(settings, ports)
-        service = await built if inspect.isawaitable(built) else built
-        shell = Shell(service, ports, settings, candidate=life.candidate)
-        shell.when_ending = lambda: steps.begin("its tasks, which it ends")
-        steps.begin("its address, at which it is to listen")
-        await life.waiting.close()
-        web = await serve(
-            settings, service, _Announced(shell, reporter), ports.bus, now=unix_by(ports.clock, settings)
-        )
-    structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
-    for subject, answer in service.standby_answers.items():
-        await ports.bus.serve(service.name, subject, answer)
-    steps.end()
-    try:
+
+    async def end(what: str, close: Callable[[], Awaitable[None]]) -> None:
+        steps.begin(what)
+        await close()
+
+    async with contextlib.AsyncExitStack() as ending:
+        with _starting(life.name):
+            steps.begin("what the service is made of: its files, or the node of an agent")
+            built = build(settings, ports)
+            service = await built if inspect.isawaitable(built) else built
+            if service.close is not None:
+                ending.push_async_callback(end, "its files, which it closes", service.close)
+            shell = Shell(service, ports, settings, candidate=life.candidate)
+            shell.when_ending = lambda: steps.begin("its tasks, which it ends")
+            steps.begin("its address, at which it is to listen")
+            await life.waiting.close()
+            announced = _Announced(shell, life.reporter)
+            web = await serve(settings, service, announced, ports.bus, now=unix_by(ports.clock, settings))
+            ending.push_async_callback(end, "requests at its address", web.close)
+        structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
+        for subject, answer in service.standby_answers.items():
+            await ports.bus.serve(service.name, subject, answer)
+        steps.end()
         async with beside(*_lookers(shell, service, settings, ports, life)):
             await shell.run()
-    finally:
-        steps.begin("requests at its address")
-        await web.close()
-        if service.close is not None:
-            steps.begin("its files, which it closes")
-            await service.close()
 
 
 def _lookers(
@@ -231,9 +238,16 @@ def _starting(name: str) -> Iterator[None]:
         raise SystemExit(f"hopyard {name}: {error}") from None
 
 
-def _cancel_at_signals(task: asyncio.Task[None] | None) -> None:
-    """Cancel the task at the first signal: what follows must not cut its clean-up short."""
+def _cancel_at_signals(task: asyncio.Task[None] | None) -> asyncio.Event:
+    """Cancel the task at the first signal, and set the event; later ones must not cut its clean-up short."""
     assert task is not None
-    loop = asyncio.get_running_loop()
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        if not stopping.is_set():
+            stopping.set()
+            task.cancel()
+
     for number in STOPPING:
-        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+        loop.add_signal_handler(number, stop)
+    return stopping

@@ -139,6 +139,20 @@ class Unconfirmed(JetStreamBus):
         return ack
 
 
+class Slow(JetStreamBus):
+    """What is said by it is stored, and confirmed when the test says so."""
+
+    was_stored: asyncio.Event
+    confirmed: asyncio.Event
+
+    async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
+        ack = await super()._lead(letter, headers)
+        if self._connection.fence is not None:
+            self.was_stored.set()
+            await self.confirmed.wait()
+        return ack
+
+
 async def test_a_leader_whose_word_that_it_leads_on_was_not_confirmed_leads_on(live: JetStreamNet) -> None:
     """One server refuses what is said again before it looks whether it has it: that deposed the leader."""
     bus = await live.client()
@@ -190,6 +204,37 @@ async def test_a_leader_whose_fact_is_gone_leads_on_in_doubt_and_not_for_ever(
         with pytest.raises(Fenced):
             await bus.publish([cancelled("job-1")])
     assert not await bus.still_leads()
+
+
+async def test_a_fact_that_is_missing_now_and_then_is_no_fact_that_is_gone(
+    live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at which it was missing lay an hour, and the leader was deposed at the second."""
+    bus = await live.client()
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
+    monkeypatch.setattr(facts, "MISSING_S", 0.2)
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="its disk may be gone"):
+            await bus.still_leads()
+        await asyncio.sleep(0.3)
+
+
+async def test_a_leader_is_not_deposed_by_its_own_word_before_it_is_confirmed(live: JetStreamNet) -> None:
+    bus = await live.client()
+    bus.__class__ = Slow
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    assert isinstance(bus, Slow)
+    bus.was_stored, bus.confirmed = asyncio.Event(), asyncio.Event()
+    saying = asyncio.create_task(bus.lead_on(replace(led, repetition=1), 0))
+    await bus.was_stored.wait()
+    with pytest.raises(Unavailable, match="says anew"):
+        await bus.still_leads()
+    bus.confirmed.set()
+    assert await saying
+    assert await bus.still_leads()
 
 
 async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed(live: JetStreamNet) -> None:

@@ -39,7 +39,8 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         that the server refuses, ValueError for a `nats_url` that is none, RuntimeError for a stream that
         exists and cannot be given our settings.
         """
-        connection = Connection(settings, name)
+        connection, back = Connection(settings, name), asyncio.Event()
+        connection.when_back.add(back.set)
         try:
             await connection.open(timeout_s)
             if connection.of_agents:
@@ -51,7 +52,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
             if connection.of_service:
                 await bus._reads.open()
             if makes_streams(connection):
-                bus._keeping = asyncio.create_task(keep_made(connection))
+                bus._keeping = asyncio.create_task(keep_made(connection, back))
         except BaseException:
             await connection.close()
             raise
@@ -59,6 +60,10 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
 
     def connected(self) -> bool:
         return self._connection.connected()
+
+    async def up(self) -> None:
+        """Wait for the connection. Raises Unavailable once it is closed."""
+        await self._connection.up()
 
     async def time_ahead(self, now: Callable[[], float]) -> tuple[float, float]:
         """Real seconds that a clock is ahead of the server's, and by how many that may be wrong.

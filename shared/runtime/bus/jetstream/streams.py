@@ -65,23 +65,21 @@ def makes_streams(connection: Connection) -> bool:
     return connection.credentials is None or connection.credentials.user == ADMISSION
 
 
-async def keep_made(connection: Connection) -> None:
-    """Make the streams in memory anew whenever the connection is back. Runs until cancelled.
+async def keep_made(connection: Connection, back: asyncio.Event) -> None:
+    """Make the streams in memory anew whenever the connection is back, and `back` set. Runs until cancelled.
 
     Those on disk are not: where they are gone, what they held is gone, and nothing may begin as if it had
     never been.
     """
-    back = asyncio.Event()
-    with connection.notifying(connection.when_back, back.set):
-        while True:
-            await back.wait()
-            back.clear()
-            try:
-                for config in configs(connection.settings):
-                    if config.storage is StorageType.MEMORY:
-                        await _ensure(connection, config)
-            except (RuntimeError, Damaged, Unavailable) as error:  # no service needs it
-                connection.log.warning("a stream in memory is not made anew", reason=str(error))
+    while True:
+        await back.wait()
+        back.clear()
+        try:
+            for config in configs(connection.settings):
+                if config.storage is StorageType.MEMORY:
+                    await _ensure(connection, config)
+        except (RuntimeError, Damaged, Unavailable) as error:  # no service needs it
+            connection.log.warning("a stream in memory is not made anew", reason=str(error))
 
 
 async def _await(connection: Connection, config: StreamConfig) -> None:

@@ -10,9 +10,11 @@ from structlog.testing import capture_logs
 
 from schemas.subjects import FACTS_STREAM, SAMPLES_STREAM
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream import JetStreamBus, connection
+from shared.runtime.bus.jetstream import JetStreamBus, bus, connection, streams
+from shared.runtime.bus.jetstream.connection import Connection
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
 from tests.guarded_nats import ROGUE, Guarded
+from tests.shared.runtime.bus.bus_build import until
 
 
 async def test_a_service_starts_though_nats_has_started_again_and_admission_is_away(tmp_path: Path) -> None:
@@ -24,8 +26,8 @@ async def test_a_service_starts_though_nats_has_started_again_and_admission_is_a
             pass
         stack.server.kill()
         await stack.server.start()
-        async with stack.bus("estimator") as bus:
-            assert await bus.last_seq() == 0
+        async with stack.bus("estimator") as estimator:
+            assert await estimator.last_seq() == 0
     finally:
         await stack.server.stop()
 
@@ -39,11 +41,26 @@ async def test_a_stream_in_memory_is_made_anew_whenever_nats_has_started_again(
         await there(live, SAMPLES_STREAM)
 
 
+async def test_it_is_made_anew_also_where_nats_started_again_while_admission_did(
+    live: JetStreamNet, nats: LiveNats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensured = streams.ensure
+
+    async def ensured_in_vain(connection: Connection, timeout_s: float | None) -> None:
+        await ensured(connection, timeout_s)
+        await nats.restart()
+        await until(lambda: connection.counts.reconnects == 1)
+
+    monkeypatch.setattr(bus, "ensure", ensured_in_vain)
+    await live.client("admission")
+    await there(live, SAMPLES_STREAM)
+
+
 async def test_a_stream_of_the_disk_that_is_gone_is_not_made_anew_beside_services_that_knew_it(
     live: JetStreamNet, nats: LiveNats
 ) -> None:
-    bus = await live.client("admission")
-    await bus._connection.js.delete_stream(FACTS_STREAM)
+    admission = await live.client("admission")
+    await admission._connection.js.delete_stream(FACTS_STREAM)
     await nats.restart()
     await there(live, SAMPLES_STREAM)
     with pytest.raises(NotFoundError):

@@ -13,11 +13,18 @@ import pytest
 
 from hopyard.local.accounts import accounts_in, ensure_accounts
 from hopyard.local.credentials import account_of
+from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.leadership import Deposed
+from shared.runtime.process import main
+from shared.runtime.process.joining import check_protocol
 from shared.runtime.process.main import beside
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.ports import HeldPorts
 from shared.runtime.process.web import STARTS
+from shared.runtime.service import Service
+from tests.bus_nets import LIMIT_S, JetStreamNet
 
 
 async def test_a_service_that_still_waits_for_nats_says_so_and_stops_at_a_signal() -> None:
@@ -61,6 +68,50 @@ async def test_a_service_that_waits_for_its_streams_says_for_which_and_where(tmp
     assert said["waiting for a stream"]["stream"] == FACTS_STREAM
     assert said["held up"]["by"] == "NATS and its streams"
     assert any("jetstream/streams.py" in place for place in said["held up"]["at"])
+
+
+async def test_a_signal_that_meets_the_end_of_a_life_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A group of tasks that fails swallows it: a new life began, and no signal ended that one."""
+    lives = []
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.sleep(0.1)
+
+    async def deposed() -> None:
+        raise Deposed("another leads")
+
+    async def live(*_: object, first: bool) -> None:
+        lives.append(first)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(slow_to_end())
+            await asyncio.sleep(0)
+            group.create_task(deposed())
+
+    monkeypatch.setattr(main, "_live", live)
+    with suppress(asyncio.CancelledError):
+        await asyncio.create_task(main._run("placer", _built, Settings()))
+    for number in main.STOPPING:
+        asyncio.get_running_loop().remove_signal_handler(number)
+    assert lives == [True]
+
+
+def _built(*_: object) -> Service:
+    raise AssertionError("no service is built")
+
+
+async def test_a_start_that_waits_for_nats_ends_once_its_connection_is_closed(live: JetStreamNet) -> None:
+    """It asked for ever."""
+    bus = await live.client()
+    await bus._connection.nats.close()
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Unavailable):
+            await main._once_it_answers(bus, lambda: check_protocol(bus))
 
 
 async def test_an_agent_that_waits_for_a_node_does_not_say_that_it_waits_for_nats(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """An instance that does not lead knows what the leader acknowledged, and goes on from there."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,6 +12,8 @@ from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import facts_of
 from shared.domain.core import Effects, Input, Publish
+from shared.runtime.bus.contract import Unavailable
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
 from shared.runtime.service import Ports, Service
@@ -99,3 +101,39 @@ async def test_it_replays_what_is_acknowledged_and_takes_over_with_the_rest(live
         life.cancel()
         holding.cancel()
         await asyncio.gather(life, holding, return_exceptions=True)
+
+
+class Electing(JetStreamBus):
+    """Asked for the first time since it leads, it meets servers that elect the stream's leader."""
+
+    met: list[str]
+
+    async def newest(self, subjects: Sequence[str]) -> int:
+        self._meet("newest")
+        return await super().newest(subjects)
+
+    async def get(self, key: str) -> tuple[bytes, int] | None:
+        self._meet("get")
+        return await super().get(key)
+
+    def _meet(self, what: str) -> None:
+        if self._connection.fence is not None and what not in self.met:
+            self.met.append(what)
+            raise Unavailable("no leader yet")
+
+
+async def test_who_has_just_won_the_lead_waits_for_servers_that_elect(live: JetStreamNet) -> None:
+    """Its process ended; taking over, admission has such an election held itself."""
+    bus = await live.client(NAME)
+    bus.__class__ = Electing
+    assert isinstance(bus, Electing)
+    bus.met = []
+    settings, clock = Settings(lease_real_s=1.0), ScaledClock()
+    candidate = Candidate(bus, clock, settings, NAME, first=True)
+    service = Service(name=NAME, core=Restorer(), facts=facts_of("node"))
+    shell = Shell(service, Ports(bus=bus, clock=clock), settings, candidate=candidate)
+    living = asyncio.create_task(shell.run())
+    await true(shell.leads)
+    assert bus.met == ["newest", "get"]
+    living.cancel()
+    await asyncio.wait([living])
