@@ -246,8 +246,9 @@ class Shell:
             await following.until(candidate.stand, self._acknowledged, candidate.step_s)
             self._group.create_task(candidate.hold())
             self._group.create_task(candidate.say_on())
-            await following.read_to(await self._bus.newest(self._service.facts))
-            following.acknowledged(await self._acknowledged())
+            # Of several servers one that was just made to lead is not known to all at once.
+            await following.read_to(await self._patiently(lambda: self._bus.newest(self._service.facts)))
+            following.acknowledged(await self._patiently(self._acknowledged))
         except BaseException:
             following.end()
             raise

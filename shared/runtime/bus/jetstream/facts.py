@@ -48,8 +48,10 @@ class JetStreamFacts:
         self._publishing = asyncio.Lock()
         self._led_first = 0
         """0: not known, and to an agent none counts"""
-        self._missing_since = math.inf
-        """since when the fact by which it began to lead is missing, by a clock that cannot be set"""
+        self._saying_on = asyncio.Lock()
+        """held while it is said anew that this service leads"""
+        self._missing_since = self._missed_at = -math.inf
+        """when the fact by which it began to lead was first and last missing; of a clock nobody sets"""
 
     async def open(self) -> None:
         with unavailable("subscribe"):
@@ -129,7 +131,7 @@ class JetStreamFacts:
         assert fence is not None, "asked by one who leads"
         if await self.last_seq() - fence.seq < distance:
             return False
-        async with self._publishing:
+        async with self._publishing, self._saying_on:
             for pause in self._connection.pauses():
                 try:
                     await self._say(led, fence.seq)
@@ -155,7 +157,7 @@ class JetStreamFacts:
             if fact is not None and fact.event_id == led.event_id:
                 self._connection.fence = Fence(led.subject, newest.seq or 0)
                 return True
-            leads = await self.still_leads()
+            leads = await self._leads()
         except (Error, OSError) as error:
             self._connection.log.debug("who leads is not known", reason=repr(error))
             return False
@@ -165,18 +167,30 @@ class JetStreamFacts:
 
     async def still_leads(self) -> bool:
         """Whether no other has led since. Raises Unavailable."""
-        fence = self._connection.fence
-        assert fence is not None, "asked by one who leads"
+        leads = await self._leads()
+        if not leads and self._saying_on.locked():
+            raise Unavailable("this service says anew that it leads, and NATS has not confirmed that")
+        return leads
+
+    async def _leads(self) -> bool:
+        """As above, but for what `lead_on` is just saying."""
+        assert self._connection.fence is not None, "asked by one who leads"
         with unavailable("still_leads"):
-            newest = await self._newest_of(fence.subject)
+            newest = await self._newest_of(self._connection.fence.subject)
+        fence = self._connection.fence  # it may have been said anew since
         self._doubt_while_missing(there=newest >= fence.seq)
         return newest == fence.seq
 
     def _doubt_while_missing(self, *, there: bool) -> None:
         """Raise Unavailable while the fact by which it began to lead is missing, for MISSING_S at most."""
+        if there:
+            self._missed_at = -math.inf
+            return
         now = time.monotonic()
-        self._missing_since = math.inf if there else min(self._missing_since, now)
-        if now - self._missing_since < MISSING_S and not there:
+        if now - self._missed_at > MISSING_S:  # what was seen before says nothing of the time between
+            self._missing_since = now
+        self._missed_at = now
+        if now - self._missing_since < MISSING_S:
             raise Unavailable("NATS does not find by which fact this service leads: its disk may be gone")
 
     def why_not_stored(self) -> str:
