@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import structlog
-from nats.aio.client import Client, Server
+from nats.aio.client import Server
 from nats.errors import (
     ConnectionClosedError,
     ConnectionReconnectingError,
@@ -32,6 +32,7 @@ from shared.runtime.bus.backoff import LONGEST_OF_SEVERAL_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.jetstream.cancellation import mend_wait_for
+from shared.runtime.bus.jetstream.mended_client import MendedClient
 from shared.runtime.bus.limits import REASON_CHARS
 from shared.runtime.owner_only import Exposed, read_secret
 
@@ -55,6 +56,8 @@ _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
 DEAD_LETTER_HEADER_BYTES = 4_096
+SUBJECT_CHARS = 500
+"""of the subject of a dead letter; its header holds no more than that"""
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """a server whose write failed keeps silent, until it starts again where there is room"""
 AWAY = "there is no connection to NATS"
@@ -91,26 +94,6 @@ class Fence(msgspec.Struct, frozen=True):
         }
 
 
-class DroppingClient(Client):
-    """Drops what a connection that is lost has not sent.
-
-    The library waits until all of it is sent, before it looks for another server too: where the other side
-    lives and reads nothing, or its cable is cut, until the system gives the connection up, after a quarter
-    of an hour.
-    """
-
-    async def _attempt_reconnect(self) -> None:
-        self.drop()
-        await super()._attempt_reconnect()
-
-    def drop(self) -> None:
-        self._pending.clear()
-        self._pending_data_size = 0
-        writer = getattr(self._transport, "_io_writer", None)  # a web socket closes within a time of its own
-        if writer is not None:
-            writer.transport.abort()
-
-
 class Connection:
     """One connection of one service, and who wants to know when it is lost, back or closed."""
 
@@ -137,7 +120,7 @@ class Connection:
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
         mend_wait_for()
-        self._attach(DroppingClient())
+        self._attach(MendedClient())
 
     # ---- opening
 
@@ -159,7 +142,7 @@ class Connection:
 
     async def _try_to_open(self) -> Exception | None:
         """One attempt, with a client of its own. Why it failed, or None."""
-        client = DroppingClient()
+        client = MendedClient()
         try:
             await self._connect(client)
         except BaseException as error:
@@ -175,7 +158,7 @@ class Connection:
         self._changed.set()
         return None
 
-    async def _connect(self, client: DroppingClient) -> None:
+    async def _connect(self, client: MendedClient) -> None:
         await client.connect(
             self._servers,
             name=self.name,
@@ -212,7 +195,7 @@ class Connection:
         said = dated(reply.data).timestamp()
         return (asked + answered) / 2 - said, (answered - asked) / 2
 
-    def _attach(self, client: DroppingClient) -> None:
+    def _attach(self, client: MendedClient) -> None:
         self.nats = client
         limit_s = self.settings.publish_timeout_real_s
         self.js = client.jetstream(timeout=min(limit_s, ANSWERED_BY_SEVERAL_S) if self.several else limit_s)
@@ -289,6 +272,23 @@ class Connection:
         if self.nats.is_closed:
             raise Unavailable("the bus is closed")
 
+    async def flush(self) -> None:
+        """Wait until a server has what was subscribed. Raises Unavailable once the connection is closed.
+
+        Where the connection is lost meanwhile the client subscribes anew, so it is asked again.
+        """
+        log = self.log_once_late()
+        for pause in pauses():
+            await self.up()
+            try:
+                await self.nats.flush()
+                await self.nats.flush()  # the first overtakes what is queued
+            except Error as error:
+                log("waiting for what is subscribed", reason=in_words(error))
+            else:
+                return
+            await asyncio.sleep(pause)
+
     @contextmanager
     def notifying(self, listeners: set[Callable[[], None]], callback: Callable[[], None]) -> Iterator[None]:
         """A context in which every change of the connection calls `callback`."""
@@ -316,7 +316,7 @@ class Connection:
         self.log.warning("malformed message", subject=subject, seq=seq, reason=reason)
         headers = {
             "Hopyard-Reason": reason[:REASON_CHARS],
-            "Hopyard-Subject": subject,
+            "Hopyard-Subject": subject[:SUBJECT_CHARS],
             "Hopyard-Seq": str(seq),
         }
         if seq:  # read again after a restart it is the same letter; whoever knows its id had the same to say
@@ -382,7 +382,7 @@ class Connection:
         await self._on_closed()
 
 
-async def _discard(client: DroppingClient, *, flushed: bool = False) -> None:
+async def _discard(client: MendedClient, *, flushed: bool = False) -> None:
     """Close a client without calling its callbacks: a connection that we end is not lost.
 
     What is not `flushed` is dropped.

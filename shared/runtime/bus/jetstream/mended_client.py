@@ -13,7 +13,7 @@ HEADERS_BYTES = len("NATS/1.0\r\n\r\n")
 
 class MendedClient(Client):
     async def _attempt_reconnect(self) -> None:
-        """What was on its way to the lost server is dropped, and whoever waits for a flush is told.
+        """Drops what was on its way to the lost server, and fails flushes that wait for it.
 
         The library waits until all of it is sent, before it looks for another server too: where the other
         side lives and reads nothing, or its cable is cut, until the system gives the connection up, after a

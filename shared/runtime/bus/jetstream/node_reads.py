@@ -164,7 +164,7 @@ class NodeReads:
 
     async def open(self) -> None:
         await self._connection.nats.subscribe(f"{READ_PREFIX}.>", queue="reads", cb=self._take)
-        await self._connection.nats.flush()
+        await self._connection.flush()
 
     async def close(self) -> None:
         for task in self._looking:

@@ -8,11 +8,10 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
-from nats import micro
 from nats.errors import Error, NoRespondersError
 from nats.micro.request import Request
+from nats.micro.service import Service, ServiceConfig
 
 from schemas.base import Message, Question
 from schemas.codec import Malformed, encode_plain
@@ -24,9 +23,6 @@ from shared.runtime.bus.contract import Answer, Unavailable
 from shared.runtime.bus.jetstream.connection import AWAY, Connection, in_words, unavailable
 from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
-
-if TYPE_CHECKING:
-    from nats.micro.service import Service
 
 STOP_TIMEOUT_S = 1.0
 PART_TIMEOUT_S = 5.0
@@ -87,13 +83,14 @@ class JetStreamQuestions:
             task.add_done_callback(lambda _: slots.release())
 
         with unavailable(f"serve {subject}"):
-            served = await micro.add_service(self._connection.nats, name=service, version=version("hopyard"))
+            served = Service(self._connection.nats, ServiceConfig(name=service, version=version("hopyard")))
             self._served.append(served)
+            with suppress(Error):  # of its own flush; ours follows
+                await served.start()
             await served.add_endpoint(
                 name="ask", subject=subject, handler=take, queue_group=self._group(service)
             )
-            await self._connection.nats.flush()  # its ping overtakes the queued subscription
-            await self._connection.nats.flush()
+            await self._connection.flush()
 
     def _group(self, service: str) -> str:
         """Of a group one is asked: not a leader that was stopped, in place of its successor."""
