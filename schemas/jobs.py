@@ -122,7 +122,7 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     learning_rates: dict[int, Positive] | None = None
     """by GPU count, where a rule does not fit; instead of `learning_rate`"""
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
-    """a factor on the job's weight in every plan"""
+    """a factor on the job's weight, in policies that weigh jobs"""
     project: Name = "default"
     user: Annotated[str, Meta(max_length=100)] = ""
     """whose it is, and where agents are root the account that it runs as; empty: the token's. Nobody but an

@@ -166,7 +166,7 @@ class Settings(File, frozen=True, kw_only=True):
 
     # ---- rounds
     round_s: Seconds = 360.0
-    """length of a round: the time between two first plans"""
+    """length of a round, after which policies plan anew"""
     policy: str = "hops"
     """with its options, as `hops+moving_cost_s=15`; `hopyard policy show NAME` prints them"""
     policies_allowed: str = ""

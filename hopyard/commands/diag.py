@@ -16,8 +16,8 @@ from hopyard.show.terminal import show
 def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     """Check whether the stack is well. Changes nothing.
 
-    The API, NATS and each service (of a stack that `hopyard up` started
-    here), the nodes, the policy, and an audit of the whole event log.
+    Checks API, NATS, services (of a stack that `hopyard up` started
+    here), nodes and policy, and audits the whole event log.
 
     $ hopyard diag
     $ hopyard diag --out for-the-bug-report.json

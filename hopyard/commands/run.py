@@ -58,8 +58,8 @@ def demo(
     log breaks a rule of the system.
 
     With --real only the GPUs are emulated, as CPU slots of this machine: four
-    models train with PyTorch for some two minutes. They are measured, placed,
-    moved with their checkpoints, and complete.
+    models train with PyTorch for a minute and a half. They are measured,
+    placed, moved with their checkpoints, and complete.
 
     $ hopyard demo
     $ hopyard demo --real --python ~/torch/bin/python
@@ -133,7 +133,7 @@ InstancesOfEach = Annotated[
     ),
 ]
 ServersOfNats = Annotated[
-    int, typer.Option("--nats", min=1, max=5, help="Number of NATS servers; of three, one may be lost.")
+    int, typer.Option("--nats", min=1, max=5, help="NATS servers: 1, 3 or 5; of three, one may go.")
 ]
 
 
