@@ -81,15 +81,17 @@ def view_of(
 ) -> View:
     """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits.
 
-    `staying`: jobs that a first plan leaves where they are; `shown`: the policy sees them all the same.
+    `staying`: jobs that a first plan leaves where they are; `shown`: the policy sees them all the same, but
+    those whose nodes have fewer GPUs by now than they hold there.
     `closed`: nodes of which only the GPUs of jobs that stay are there to see.
     """
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
-    apart = {} if shown else staying
+    apart = _too_large(state, staying) if shown else staying
     taken = state.claims.claimed if fragment else _taken(state, staying, apart)
     if closed:
-        taken = taken | _shut(state, closed, {} if fragment or not shown else _gpus(staying.values()))
+        there = {} if fragment else {job_id: at for job_id, at in staying.items() if job_id not in apart}
+        taken = taken | _shut(state, closed, _gpus(there.values()))
     nodes = _marked_closed(_nodes(state, taken, memo), closed)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
@@ -159,6 +161,16 @@ def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> t
     return tuple(
         msgspec.structs.replace(node, closed=True) if node.node_id in closed else node for node in nodes
     )
+
+
+def _too_large(state: State, staying: Mapping[JobId, Placement]) -> Mapping[JobId, Placement]:
+    """Those on nodes that have fewer GPUs than all of them hold there: no choice keeps them."""
+    nodes = {
+        node_id for node_id, gpus in _gpus(staying.values()).items() if gpus > state.nodes[node_id].node.gpus
+    }
+    if not nodes:
+        return {}
+    return {job_id: at for job_id, at in staying.items() if not nodes.isdisjoint(at.gang.nodes)}
 
 
 def _taken(

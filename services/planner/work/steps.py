@@ -3,8 +3,6 @@
 Runs inline or in a process of its own (`policy_process`); everything here can be sent there. No I/O.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from schemas.plans import Waiting
@@ -80,7 +78,7 @@ def looked_at(registry: Registry, look: Look) -> Known | Unfit:
 def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        wanted = policy.wants(_shown(policy, step.view))
+        wanted = policy.wants(shown(policy, step.view))
         broken = None if _is_ours(policy) else misfit(step.view, wanted)
     except MemoryError:
         raise
@@ -92,28 +90,35 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        view = _shown(policy, step.view)
+        view = shown(policy, step.view)
         made = policy.decide(view, step.wanted, step.estimates, solve)
         decision = made if _is_ours(policy) else _plain(made)
         broken = fault(view, decision)
-        if view.lacking and broken is None:
-            decision = msgspec.structs.replace(decision, left=(*decision.left, *_lacking(view)))
     except SolverFailed as error:
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
     except MemoryError:
         raise
     except STOPS as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
-    return decision if broken is None else PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+    if broken is not None:
+        return PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+    return with_lacking(view, decision)
 
 
-def _shown(policy: Policy, view: View) -> View:
+def shown(policy: Policy, view: View) -> View:
+    """What the policy gets to see of it."""
     return view.in_modes(modes_of(policy), by_job=asks_modes(policy))
 
 
-def _lacking(view: View) -> Iterator[Left]:
-    for job_id, why in sorted(view.lacking.items()):
-        yield Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=why)
+def with_lacking(view: View, decision: Decision) -> Decision:
+    """The decision, with the jobs left out that the policy was not shown."""
+    if not view.lacking:
+        return decision
+    lacking = [
+        Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=why)
+        for job_id, why in sorted(view.lacking.items())
+    ]
+    return msgspec.structs.replace(decision, left=(*decision.left, *lacking))
 
 
 def _is_ours(policy: Policy) -> bool:

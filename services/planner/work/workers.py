@@ -15,9 +15,10 @@ from services.planner.core.tasks import (
     Resolved,
     Unfit,
 )
+from services.planner.core.without_estimates import keep_running
 from services.planner.policies.classical.fifo import Fifo
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import STAND_IN, Decision
+from services.planner.policies.contract.decision import STAND_IN, Decision, fault
 from services.planner.policies.contract.estimates import (
     Estimated,
     Inquiry,
@@ -30,7 +31,7 @@ from services.planner.policies.contract.estimates import (
 from services.planner.policies.contract.view import View
 from services.planner.work.metrics import Fallbacks
 from services.planner.work.policy_process import Answer, Request
-from services.planner.work.steps import Decide, PolicyFailed, Want
+from services.planner.work.steps import Decide, PolicyFailed, Want, shown, with_lacking
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.offload import Crashed, HelperProcess
 from shared.runtime.service import Ports
@@ -83,7 +84,8 @@ class Workers:
         if isinstance(answer, Configurations):
             return answer, task.policy, ()
         self.fallbacks.stood_in += 1
-        return self._stand_in.wants(task.view), STAND_IN, (_replaced(answer),)
+        seen = shown(self._stand_in, task.view)
+        return self._stand_in.wants(seen), STAND_IN, (_replaced(answer),)
 
     async def _decision(self, task: Resolve) -> Decision:
         step = Decide(policy=task.policy, view=task.view, wanted=task.wanted, estimates=task.estimates)
@@ -100,10 +102,13 @@ class Workers:
         return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
     def _stand_in_decides(self, view: View) -> Decision:
-        wanted = self._stand_in.wants(view)
-        about = inquiry(wanted, view)
-        decision = self._stand_in.decide(view, wanted, self._remembered.recall(about).at(about.which))
-        return msgspec.structs.replace(decision, memory=view.memory)
+        seen = shown(self._stand_in, view)
+        wanted = self._stand_in.wants(seen)
+        about = inquiry(wanted, seen)
+        decision = self._stand_in.decide(seen, wanted, self._remembered.recall(about).at(about.which))
+        if broken := fault(seen, decision):
+            return keep_running(view, f"{STAND_IN} decided wrongly: {broken}; what runs was kept")
+        return msgspec.structs.replace(with_lacking(seen, decision), memory=view.memory)
 
     async def _run(self, request: Request, deadline_s: float) -> Answer:
         try:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.events import NodeDrained, NodeJoined
+from schemas.events import GpusWithheld, NodeDrained, NodeJoined, NodeRestored
 from schemas.ids import JobId, NodeId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
@@ -125,18 +125,30 @@ def test_a_job_waits_where_nothing_else_would_do(policy: str) -> None:
 
 
 @every_policy
-def test_a_job_that_runs_there_stays_to_the_last(policy: str) -> None:
-    """Its restart is due anyway; until then nobody else gets the GPUs, nor is it moved to the idle node."""
+@pytest.mark.parametrize("broken", [0, 5])
+def test_a_job_that_runs_there_stays_to_the_last(policy: str, broken: int) -> None:
+    """Its restart is due anyway; until then nobody else gets the GPUs, nor is it moved to the idle node.
+
+    Nor, if it is not preemptible, where GPUs break and the node has fewer than it holds.
+    """
     one = stage(policy, restart_share_max=1.0, minimum_run_restarts=1.0)
-    one.tell(going(100.0 + 400.0), *in_queue(demand=(4,), samples=1e9), opened())
+    one.tell(going(100.0 + 400.0), *in_queue(demand=(4,), samples=1e9, preemptible=not broken), opened())
     one.until(5.0)
     assert places(one) == {"job-1": (GOES,)}
     run(one, at=10.0)
+    if broken:
+        withheld = dict.fromkeys(range(broken), "broken")
+        one.tell(
+            NodeDrained(at=20.0, node_id=GOES),
+            GpusWithheld(at=20.0, node_id=GOES, gpus=withheld),
+            NodeRestored(at=21.0, node_id=GOES),
+        )
     one.tell(*in_queue("job-2", demand=(4,), samples=1e3, at=385.0), joined(STAYS, modes=MODES, at=386.0))
     one.tell(opened(number=1, at=386.0))
     one.until(395.0)
     last = [plan for plan in one.plans if plan.kind is PlanKind.FIRST][-1]
     assert last.round == 1
+    assert not last.notes
     assert "job-1" in {each.job_id for each in last.placements}
     placed = {(each.job_id, each.gang.nodes) for plan in one.plans[1:] for each in plan.placements}
     assert placed <= {("job-1", (GOES,)), ("job-2", (STAYS,))}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from schemas.events import NodeDrained
+from schemas.events import GpusWithheld, NodeDrained, NodeRestored
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
@@ -201,6 +201,25 @@ def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
     assert all(kept in ((p.placement_id, p.gang.configuration) for p in placements) for placements in later)
     assert policy == "hare" or all(first[0] in placements for placements in later)
     assert not any(plan.notes for plan in stage.plans)
+
+
+@pytest.mark.parametrize("policy", [name for name in names() if name != "hops-literal"])  # leaves a GPU
+def test_it_keeps_its_place_where_a_gpu_broke_and_the_node_is_restored(policy: str) -> None:
+    """The job holds 8 GPUs of a node that has 7; the short ones fit another node."""
+    stage = one_that_runs(msgspec.structs.replace(LIMITLESS, policy=policy), preemptible=False)
+    [kept] = stage.plan.placements
+    stage.tell(
+        NodeDrained(at=22.0, node_id=NodeId(NODE)),
+        GpusWithheld(at=22.0, node_id=NodeId(NODE), gpus={3: "broken"}),
+        NodeRestored(at=23.0, node_id=NodeId(NODE)),
+        joined("node-2", at=24.0, modes=MODES),
+    )
+    before = len(stage.plans)
+    rounds(stage, 3)
+    plans = [plan for plan in stage.plans[before:] if plan.kind is PlanKind.FIRST]
+    assert len(plans) >= 3
+    assert all(kept in plan.placements for plan in plans)
+    assert not any(plan.notes for plan in plans)
 
 
 def test_a_policy_that_moves_others_would_have_moved_it() -> None:

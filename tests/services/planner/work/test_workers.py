@@ -10,7 +10,13 @@ from schemas.plans import Layer, Stage
 from schemas.questions import ESTIMATOR, Refused
 from schemas.settings import Settings
 from services.planner.core.tasks import Resolve
+from services.planner.policies.classical.fifo import Fifo
+from services.planner.policies.contract.configurations import Configurations
+from services.planner.policies.contract.decision import Decision
+from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
+from services.planner.solver.problem import Solve
 from services.planner.work.metrics import metrics
 from services.planner.work.policy_process import policy_process
 from services.planner.work.workers import Workers
@@ -18,7 +24,7 @@ from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.offload import INLINE, HelperProcess, LiveOffload
 from shared.runtime.service import Ports
-from tests.services.planner.planner_builders import chosen, place_on
+from tests.services.planner.planner_builders import chosen, job, nodes, place_on, present, view
 from tests.services.planner.work.workers_builders import SEEN, answer, planned
 
 SETTINGS = Settings(estimate_timeout_real_s=60.0, policy_wants_real_s=60.0, policies_allowed="*")
@@ -112,6 +118,38 @@ async def test_a_stand_in_keeps_the_memory_of_the_policy_that_failed(bus: Memory
     for policy in ("Raises", "Greedy"):
         _, decision = await planned(workers(bus), f"tests.services.planner.planner_policies:{policy}", seen)
         assert decision.memory == b"mine"
+
+
+class Twice(Fifo):
+    """Places each job two times."""
+
+    def decide(
+        self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve | None = None
+    ) -> Decision:
+        decision = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(decision, choices=decision.choices * 2)
+
+
+async def test_a_stand_in_that_breaks_a_rule_leaves_what_runs(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    one = workers(bus)
+    one._stand_in = Twice()
+    seen = view([job("x", (2,), present=present(a0=2)), job("y", (2,))], nodes(8))
+    _, decision = await planned(one, "tests.services.planner.planner_policies:Greedy", seen)
+    assert chosen(decision) == {"x": place_on(a0=2)}
+    assert [left.job_id for left in decision.left] == ["y"]
+    assert "planned by fifo" in decision.notes[0]
+    assert decision.notes[1] == ("fifo decided wrongly: 2 configurations for job x; what runs was kept")
+
+
+@pytest.mark.parametrize("policy", ["Raises", "Greedy"])
+async def test_a_stand_in_is_shown_no_jobs_that_lack_its_modes(bus: MemoryBus, policy: str) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = view([job("x", (2,), modes=("relaxed",)), job("y", (2,))], nodes(8))
+    ready, decision = await planned(workers(bus), f"tests.services.planner.planner_policies:{policy}", seen)
+    assert "fifo" in (*ready.notes, *decision.notes)[0]
+    assert chosen(decision) == {"y": place_on(a0=2)}
+    assert [(left.job_id, left.detail) for left in decision.left] == [("x", "it runs no lockstep gangs")]
 
 
 async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) -> None:
