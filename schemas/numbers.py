@@ -7,15 +7,18 @@ from typing import Annotated
 
 from msgspec import Meta
 
+MOST = 1e30
+"""of any amount, rate or number"""
+
 Time = Annotated[float, Meta(ge=-86_400, le=1e12)]
 """cluster seconds; below 0 where a clock is behind the one that began to count; above the largest, floats are
 too coarse"""
-Amount = Annotated[float, Meta(ge=0, le=1e30)]
-Rate = Annotated[float, Meta(gt=0, le=1e30)]
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
+Rate = Annotated[float, Meta(gt=0, le=MOST)]
 """above 0, since others are divided by it"""
 Fraction = Annotated[float, Meta(ge=0, le=1 + 1e-6)]
 """a share of a whole, with room for rounding"""
-Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
+Number = Annotated[float, Meta(ge=-MOST, le=MOST)]
 WholeNumber = Annotated[int, Meta(ge=0, le=2**53)]
 GpuCount = Annotated[int, Meta(ge=1, le=100_000)]
 Index = Annotated[int, Meta(ge=0, le=100_000)]

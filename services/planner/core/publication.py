@@ -99,7 +99,7 @@ def published(
         objective=decision.objective,
         bound=decision.bound,
         gap=decision.gap,
-        decision_s=frame.at - view.at,
+        decision_s=max(frame.at - view.at, 0.0),
         solve_s=decision.solve_s,
         configurations=decision.configurations,
         notes=(*frame.notes, *decision.notes),

@@ -14,6 +14,7 @@ from services.planner.policies.contract.decision import (
     Left,
     Policy,
     asks_modes,
+    bounded,
     fault,
     modes_of,
     moves_for_waiting,
@@ -92,7 +93,7 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
         policy = registry.find(step.policy)
         view = shown(policy, step.view)
         made = policy.decide(view, step.wanted, step.estimates, solve)
-        decision = made if _is_ours(policy) else _plain(made)
+        decision = bounded(made) if _is_ours(policy) else _plain(made)
         broken = fault(view, decision)
     except SolverFailed as error:
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)

@@ -20,6 +20,7 @@ from typing import Protocol
 import msgspec
 
 from schemas.ids import JobId, NodeId
+from schemas.numbers import MOST, WholeNumber
 from schemas.placement import ROUNDING, Gang, Lockstep, Mode
 from schemas.plans import Layer, Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations
@@ -87,7 +88,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     bound: float = 0.0
     gap: float = 0.0
     solve_s: float = 0.0
-    configurations: int = 0
+    configurations: WholeNumber = 0
     memory: bytes = b""
     again_at: float | None = None
     """ask again at this cluster time at the latest, even if nothing happens"""
@@ -150,8 +151,8 @@ def fault(view: View, decision: Decision) -> str | None:
 
     Capacity: no node gives more GPUs than it may, those of a rota once. The gangs of a rota have the same
     members, each its own place, and together no more than all the time. One gang a job, of a size in its
-    demand, on nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers are
-    finite, since a message holds no others; what is asked for later is later; words and memory fit a message.
+    demand, on nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers,
+    words and memory fit a message: nobody could read another plan. What is asked for later is later.
     A job that stays has the gang it has, perhaps with other turns.
     """
     wrong = _unsayable(view, decision) or _misjudged(view, decision)
@@ -160,16 +161,39 @@ def fault(view: View, decision: Decision) -> str | None:
     return wrong or _twice(decision) or _moved(view, decision)
 
 
-def _unsayable(view: View, decision: Decision) -> str | None:
-    numbers = (
-        decision.objective,
-        decision.bound,
-        decision.gap,
-        decision.solve_s,
-        decision.horizon_s or 0.0,
+def bounded(decision: Decision) -> Decision:
+    """The decision, with the largest number that a message holds for any beyond it.
+
+    Only what tells of the plan, not what is in it: no job is so long that its policy could not plan.
+    """
+    standings = decision.standings
+    if any(abs(one) > MOST for each in _different(standings) for one in each.numbers):
+        standings = {job_id: _bounded(each) for job_id, each in standings.items()}
+    return msgspec.structs.replace(
+        decision,
+        objective=_at_most(decision.objective),
+        bound=_at_most(decision.bound),
+        gap=_at_most(decision.gap),
+        horizon_s=None if decision.horizon_s is None else _at_most(decision.horizon_s),
+        standings=standings,
     )
-    if not all(map(math.isfinite, (*numbers, *(choice.throughput for choice in decision.choices)))):
-        return "a number is not finite"
+
+
+def _bounded(standing: Standing) -> Standing:
+    numbers = msgspec.structs.asdict(standing)
+    return Standing(**{name: None if one is None else _at_most(one) for name, one in numbers.items()})
+
+
+def _at_most(number: float) -> float:
+    return math.copysign(MOST, number) if MOST < abs(number) < math.inf else number
+
+
+def _unsayable(view: View, decision: Decision) -> str | None:
+    numbers = (decision.objective, decision.bound, decision.gap)
+    amounts = [decision.solve_s, decision.horizon_s or 0.0]
+    amounts += [choice.throughput for choice in decision.choices]
+    if not (all(-MOST <= one <= MOST for one in numbers) and all(0.0 <= one <= MOST for one in amounts)):
+        return "a number that no message holds"
     if decision.again_at is not None and not view.at < decision.again_at < math.inf:
         return f"asks for a plan at {decision.again_at:g}, made at {view.at:g}"
     if len(decision.memory) > MEMORY_BYTES_MAX:
@@ -184,10 +208,14 @@ def _misjudged(view: View, decision: Decision) -> str | None:
         return None
     if strangers := decision.standings.keys() - {job.job_id for job in view.jobs}:
         return f"a standing of job {min(strangers)}"
-    different = {id(each): each for each in decision.standings.values()}  # many jobs may stand alike
-    if not all(math.isfinite(one) for each in different.values() for one in each.numbers):
-        return "a number of a standing is not finite"
+    if not all(-MOST <= one <= MOST for each in _different(decision.standings) for one in each.numbers):
+        return "a standing with a number that no message holds"
     return None
+
+
+def _different(standings: Mapping[JobId, Standing]) -> Collection[Standing]:
+    """Many jobs may stand alike."""
+    return {id(each): each for each in standings.values()}.values()
 
 
 def _impossible(view: View, decision: Decision) -> str | None:

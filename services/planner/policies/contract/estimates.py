@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.ids import Fingerprint
+from schemas.numbers import MOST
 from schemas.plans import Layer
 from schemas.questions import LAYERS, EstimateQuestion, Estimates
 from services.planner.policies.contract.configurations import Configurations, Pieces
@@ -106,7 +107,7 @@ def estimated(reply: Estimates, count: int) -> Estimated:
     layer = np.frombuffer(reply.layer, dtype="<u1")
     if len(throughput) != count or len(layer) != count or (layer >= len(LAYERS)).any():
         raise ValueError(f"{len(throughput)} estimates for {count} configurations")
-    usable = np.isfinite(throughput) & (throughput > 0)
+    usable = (throughput > 0) & (throughput <= MOST)
     return Estimated(throughput=np.where(usable, throughput, np.nan), layer=layer)
 
 

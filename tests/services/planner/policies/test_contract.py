@@ -7,6 +7,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from schemas.ids import GpuType, JobId, PlacementId, RotaId
+from schemas.numbers import MOST
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, PlanKind, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
@@ -110,16 +111,44 @@ def test_a_gain_is_that_of_the_place_given_else_of_the_best_one() -> None:
     ("standings", "complaint"),
     [
         ({JobId("stranger"): Standing(priority=1.0)}, "a standing of job stranger"),
-        ({JobId("x"): Standing(gain=float("nan"))}, "a number of a standing is not finite"),
-        ({JobId("x"): Standing(stay=float("inf"))}, "a number of a standing is not finite"),
+        ({JobId("x"): Standing(gain=float("nan"))}, "a standing with a number that no message holds"),
+        ({JobId("x"): Standing(stay=float("inf"))}, "a standing with a number that no message holds"),
+        ({JobId("x"): Standing(priority=-2 * MOST)}, "a standing with a number that no message holds"),
         ({JobId("x"): Standing(priority=-1.0)}, None),
+        ({JobId("x"): Standing(priority=-MOST)}, None),
     ],
 )
-def test_a_standing_is_finite_and_of_a_job_in_the_view(
+def test_a_standing_fits_a_message_and_is_of_a_job_in_the_view(
     standings: dict[JobId, Standing], complaint: str | None
 ) -> None:
     seen = view([job("x", (2,))], [node("a0", 2)])
     assert fault(seen, Decision(choices=(), standings=standings)) == complaint
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"objective": 2 * MOST},
+        {"bound": -2 * MOST},
+        {"gap": float("nan")},
+        {"solve_s": -1.0},
+        {"horizon_s": 2 * MOST},
+        {"horizon_s": -1.0},
+    ],
+)
+def test_a_number_that_no_message_holds_is_a_fault(numbers: dict[str, float]) -> None:
+    seen = view([job("x", (2,))], [node("a0", 2)])
+    decision = msgspec.structs.replace(Decision(choices=()), **numbers)
+    assert fault(seen, decision) == "a number that no message holds"
+
+
+@pytest.mark.parametrize("throughput", [-1.0, 2 * MOST, float("inf")])
+def test_a_throughput_that_no_message_holds_is_a_fault(throughput: float) -> None:
+    seen = view([job("x", (2,))], [node("a0", 2)])
+    choice = Choice(
+        job_id=JobId("x"), gang=Gang.of(place_on(a0=2)), throughput=throughput, layer=Layer.THEORY
+    )
+    assert fault(seen, Decision(choices=(choice,))) == "a number that no message holds"
 
 
 @every_policy
