@@ -10,7 +10,7 @@ import itertools
 import signal
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -35,6 +35,12 @@ class NoTemplate(OSError):
     """There is no template for this interpreter."""
 
 
+class Fork(NamedTuple):
+    pid: int
+    code: "asyncio.Future[int]"
+    """of its exit, once it is gone"""
+
+
 class Template:
     """One interpreter's. Words both ways are JSON lines, one object with one key each."""
 
@@ -42,7 +48,7 @@ class Template:
         self.ended = False
         self._process = process
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._forked: dict[int, asyncio.Future[int]] = {}
+        self._forked: dict[int, asyncio.Future[Fork]] = {}
         self._codes: dict[int, asyncio.Future[int]] = {}
         self._numbers = itertools.count(1)
         self._reading = asyncio.create_task(self._read())
@@ -67,12 +73,12 @@ class Template:
         self._say(fork=about)
         try:
             async with asyncio.timeout(FORK_LIMIT_S):
-                pid = await forked
+                pid, code = await forked
         except (TimeoutError, asyncio.CancelledError):
             if forked.done() and not forked.cancelled() and not forked.exception():
-                _end_fork(forked.result())
+                _end_fork(forked.result().pid)
             raise
-        return RankProcess(identity_of(pid), lambda: self._code(pid))
+        return RankProcess(identity_of(pid), lambda: _within_limit(code))
 
     async def close(self) -> None:
         if self._process.stdin is not None:
@@ -85,12 +91,6 @@ class Template:
             await self._process.wait()
         self._reading.cancel()
         await asyncio.wait({self._reading})
-
-    async def _code(self, pid: int) -> int | None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CODE_LIMIT_S):
-                return await self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
-        return None
 
     def _say(self, **word: object) -> None:
         if self._process.stdin is None or self._process.stdin.is_closing():
@@ -109,24 +109,29 @@ class Template:
             case {"ready": _} if not self._ready.done():
                 self._ready.set_result(None)
             case {"forked": {"id": int(number), "pid": int(pid)}} if number in self._forked:
-                self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
+                code = self._codes[pid] = asyncio.get_running_loop().create_future()
                 waiting = self._forked.pop(number)
                 if waiting.done():
                     _end_fork(pid)
                 else:
-                    waiting.set_result(pid)
+                    waiting.set_result(Fork(pid, code))
             case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
                 _fail(self._forked.pop(number), reason)
-            case {"gone": {"pid": int(pid), "code": int(code)}}:
-                gone = self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
-                if not gone.done():
-                    gone.set_result(code)
+            case {"gone": {"pid": int(pid), "code": int(code)}} if pid in self._codes:
+                self._codes.pop(pid).set_result(code)  # the number may be another fork's next
 
     def _end(self) -> None:
         self.ended = True
         for waiting in self._forked.values():
             _fail(waiting, ENDED)
         _fail(self._ready, ENDED)
+
+
+async def _within_limit(code: "asyncio.Future[int]") -> int | None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CODE_LIMIT_S):
+            return await asyncio.shield(code)
+    return None
 
 
 def _end_fork(pid: int) -> None:

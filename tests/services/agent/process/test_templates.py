@@ -1,4 +1,4 @@
-"""A slow template, in plain Python: what it forks too late does not run beside the rank in its place."""
+"""Templates in plain Python: what one forks too late does not run beside the rank in its place."""
 
 import asyncio
 import os
@@ -44,4 +44,29 @@ async def test_a_fork_that_comes_too_late_is_ended(monkeypatch: pytest.MonkeyPat
     async with asyncio.timeout(LIMIT_S):
         await process.wait()
     assert (tmp_path / "code").read_text() == str(-signal.SIGKILL)
+    await template.close()
+
+
+ONE_NUMBER = """
+import json, sys
+def say(**word):
+    print(json.dumps(word), flush=True)
+say(ready={"pid": 0})
+for code, line in enumerate(sys.stdin):
+    say(forked={"id": json.loads(line)["fork"]["id"], "pid": 2**22 + 1})
+    say(gone={"pid": 2**22 + 1, "code": code})
+"""
+"""all its forks have the same number, as forks of a long day may"""
+
+
+async def test_a_fork_that_has_the_number_of_an_earlier_one_ends_with_its_own_code(tmp_path: Path) -> None:
+    """It ended with that of the first: a rank that was killed had ended well."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ONE_NUMBER), cwd=tmp_path, stdin=PIPE, stdout=PIPE
+    )
+    template = Template(process)
+    await template.ready()
+    start = ProcessSpec(command=(), environment=os.environ, folder="/", log=tmp_path / "log")
+    ranks = [await template.fork(Script("python", (), ("train.py",)), start) for _ in range(3)]
+    assert [await rank.ended() for rank in ranks] == [(0, None), (1, None), (2, None)]
     await template.close()
