@@ -15,6 +15,7 @@ from schemas.base import Message
 from schemas.codec import Malformed
 from schemas.questions import ArchiveKind
 from schemas.samples import ThroughputObserved
+from schemas.settings import Settings
 from schemas.subjects import (
     ALL_FACTS,
     FACTS_STREAM,
@@ -27,6 +28,7 @@ from services.estimator.remake import Remake, from_export
 from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.reader import before
 from shared.domain.invariants import read_fact, read_sample
+from shared.domain.iteration import law_of
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
@@ -52,9 +54,9 @@ class Rebuilt(Message, frozen=True, kw_only=True):
 
 
 def rebuild(
-    data: Path, export: Path | None, half_life_s: float, instance: int = 1, archive: Path | None = None
+    data: Path, export: Path | None, settings: Settings, instance: int = 1, archive: Path | None = None
 ) -> Rebuilt:
-    """`instance`: of the estimator, whose file it is; `archive`: of the stack; None: in the folder.
+    """`settings`, `instance`: of the estimator whose file it is; `archive`: the stack's; None: in the folder.
 
     Raises Claimed, Invalid, Failure; then the old file is where it was.
     """
@@ -62,13 +64,13 @@ def rebuild(
         raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
     if servers_begun(data / "nats") > 1:
         raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
-    target = store_of(data, instance)
+    target, counts = store_of(data, instance), law_of(settings.equations_as_printed).counts
     draft = target.with_name(f".{target.name}.draft")
     with claimed(data), owner_only.alone():
         _remove(draft)
         try:
-            lines = 0 if export is None else _from_export(draft, export, half_life_s)
-            with contextlib.closing(Remake(draft, half_life_s)) as made:
+            lines = 0 if export is None else _from_export(draft, export, settings)
+            with contextlib.closing(Remake(draft, settings.evidence_half_life_s, counts=counts)) as made:
                 lacks = asyncio.run(_learnt(made, data, archive or data / ARCHIVE))
             kept = _set_aside(target)
             draft.replace(target)
@@ -90,10 +92,12 @@ def rebuild(
     )
 
 
-def _from_export(draft: Path, export: Path, half_life_s: float) -> int:
+def _from_export(draft: Path, export: Path, settings: Settings) -> int:
+    counts = law_of(settings.equations_as_printed).counts
     try:
-        with export.open("rb") as lines:
-            return from_export(draft, (line.rstrip(b"\n") for line in lines), half_life_s)
+        with export.open("rb") as file:
+            lines = (line.rstrip(b"\n") for line in file)
+            return from_export(draft, lines, settings.evidence_half_life_s, counts=counts)
     except ValueError as error:
         raise Invalid(f"{export}: {error}") from None
 

@@ -21,6 +21,7 @@ from schemas.base import Message
 from schemas.settings import Settings
 from services.estimator.remake import from_export
 from services.monitor.archive.plan import stretch_of
+from shared.domain.iteration import law_of
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
@@ -109,7 +110,9 @@ def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
     if settings:
         owner_only.write(data / SETTINGS, msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
     half_life_s = float(settings.get("evidence_half_life_s", Settings().evidence_half_life_s))
-    lines = from_export(store_of(data), backup.part(STORE), half_life_s)
+    printed = str(settings.get("equations_as_printed", Settings().equations_as_printed))
+    counts = law_of(printed).counts
+    lines = from_export(store_of(data), backup.part(STORE), half_life_s, counts=counts)
     asyncio.run(_put_streams(backup, data))
     _put_archive(backup, data / ARCHIVE)
     return lines

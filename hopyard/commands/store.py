@@ -127,7 +127,7 @@ def rebuild_file(
     except ValueError as error:
         raise Invalid(str(error)) from None
     archive = Path(settings.archive) if settings.archive else None
-    done = rebuild(data, export, settings.evidence_half_life_s, instance, archive)
+    done = rebuild(data, export, settings, instance, archive)
     facts = {"file": done.file, "facts": str(done.facts), "observations": str(done.observations)}
     facts |= {name: text for name, text in (("before", done.kept), ("lacks facts", done.lacks)) if text}
     show(done, facts_table(facts), as_json=as_json)

@@ -4,7 +4,6 @@ Observations gather in memory until there are enough of them or some time has pa
 nature, and single writes are expensive.
 """
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -30,6 +29,7 @@ from schemas.questions import (
 from schemas.samples import ThroughputObserved
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
+from services.estimator.store.contract import usable
 from services.estimator.tasks import (
     Answered,
     Correct,
@@ -185,7 +185,7 @@ class Estimator:
     # ---- samples
 
     def _observe(self, seen: ThroughputObserved, now: float) -> Effects:
-        if not (0 < seen.throughput < math.inf and 0 < seen.seconds < math.inf and gangs.observed(seen.gang)):
+        if not usable(seen):
             return []
         self._observed.append(seen)
         if len(self._observed) >= BATCH and not self._write_failed:

@@ -13,6 +13,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.store.archive import enter
+from services.estimator.store.contract import usable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain import gangs
 
@@ -26,10 +27,11 @@ class Remake:
     refined, and corrections, are learnt again. All raise StoreUnavailable.
     """
 
-    def __init__(self, path: Path, half_life_s: float) -> None:
+    def __init__(self, path: Path, half_life_s: float, *, counts: bool) -> None:
+        """`counts`: see `table_of`."""
         self.facts = 0
         self.observations = 0
-        self._store, self._state = DuckDbStore(str(path), half_life_s), State()
+        self._store, self._state = DuckDbStore(str(path), half_life_s, counts=counts), State()
         self._executions: list[Execution] = []
         self._samples: list[ThroughputObserved] = []
 
@@ -47,7 +49,7 @@ class Remake:
                 self._log()
 
     def observe(self, sample: ThroughputObserved) -> None:
-        if gangs.observed(sample.gang) and gangs.paced(sample.gang):
+        if usable(sample) and gangs.paced(sample.gang):
             self._samples.append(sample)
             if len(self._samples) == LINES_AT_ONCE:
                 self._add()
@@ -70,14 +72,14 @@ class Remake:
         self._samples.clear()
 
 
-def from_export(path: Path, export: Iterable[bytes], half_life_s: float) -> int:
+def from_export(path: Path, export: Iterable[bytes], half_life_s: float, *, counts: bool) -> int:
     """Make the file out of an export's lines, the header first; how many there were.
 
-    Raises ValueError with the line that is none, StoreUnavailable.
+    `counts`: see `table_of`. Raises ValueError with the line that is none, StoreUnavailable.
     """
     lines = iter(export)
     header_of(next(lines, b""))
-    store, entered = DuckDbStore(str(path), half_life_s), 0
+    store, entered = DuckDbStore(str(path), half_life_s, counts=counts), 0
     try:
         while page := tuple(islice(lines, LINES_AT_ONCE)):
             taken = enter(store, ImportStore(lines=page))

@@ -35,6 +35,7 @@ from schemas.base import Event
 from schemas.cluster import ClusterFile
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.questions import ExportStore, StorePage
+from schemas.settings import Settings
 from schemas.tokens import Role
 from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore
@@ -128,7 +129,7 @@ async def test_a_backup_is_restored_to_where_a_link_leads_and_for_its_owner_alon
     before = os.umask(0)
     try:
         made = await asyncio.to_thread(restore, ran.backup, link)
-        await asyncio.to_thread(rebuild, link, None, HALF_LIFE_S)
+        await asyncio.to_thread(rebuild, link, None, Settings())
     finally:
         os.umask(before)
     assert link.readlink() == large
@@ -143,7 +144,7 @@ async def test_what_an_operator_moved_to_another_disk_is_found_there(ran: Ran, t
     for name in ("nats", "logs", "credentials", store_of(data).name):
         (data / name).rename(elsewhere / name)
         (data / name).symlink_to(elsewhere / name)
-    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S)
+    done = await asyncio.to_thread(rebuild, data, None, Settings())
     kept = data / f"{store_of(data).name}.damaged-1"
     assert (done.kept, kept.readlink()) == (str(kept), elsewhere / store_of(data).name)
     async with _again(data) as (_, client):
@@ -257,7 +258,7 @@ async def test_a_rebuilt_store_knows_what_the_damaged_one_knew(
     with pytest.raises(StoreDamaged, match="hopyard store rebuild"):
         async with _again(data, estimators=instance):
             pass
-    done = await asyncio.to_thread(rebuild, data, None, HALF_LIFE_S, instance)
+    done = await asyncio.to_thread(rebuild, data, None, Settings(), instance)
     assert done.observations > 0
     assert done.kept == f"{damaged}.damaged-1"
     after = _lines(damaged)

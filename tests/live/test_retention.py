@@ -19,6 +19,7 @@ from hopyard.local.offline_nats import offline_nats
 from hopyard.local.stack import SERVICES
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.questions import ArchiveKind
+from schemas.settings import Settings
 from services.monitor.archive import files
 from services.monitor.archive.plan import coverage
 from shared.domain.audit import audit
@@ -100,7 +101,7 @@ async def test_a_backup_has_the_archive_too(trimmed: Trimmed, tmp_path: Path) ->
     async with stack_and_client(second, archive_file_messages=FILE_MESSAGES) as (_, client):
         again = [(line.seq, line.fact()) async for line in client.events()]
         assert again[: done.last_seq] == known
-    rebuilt = await asyncio.to_thread(rebuild, second, None, 1e6)
+    rebuilt = await asyncio.to_thread(rebuild, second, None, Settings())
     assert (rebuilt.facts, rebuilt.lacks) == (await _length(second), "")
     assert rebuilt.observations > 0
 

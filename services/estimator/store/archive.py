@@ -19,7 +19,7 @@ from schemas.archive import (
 )
 from schemas.calibration import BandwidthRow
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
-from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
+from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, usable
 
 
 def page(store: Store, asked: ExportStore) -> StorePage:
@@ -61,7 +61,7 @@ def enter(store: Store, asked: ImportStore) -> Imported:
 
 
 def _enter_observations(store: Store, lines: Sequence[ObservationLine]) -> int:
-    new = store.unknown([line.seen for line in lines])
+    new = store.unknown([line.seen for line in lines if usable(line.seen)])
     store.add(new)
     return len(new)
 

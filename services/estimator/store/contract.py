@@ -3,6 +3,7 @@
 Two implementations pass one contract suite: DuckDB, the store of record, and one in memory.
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.table import Whole
+from shared.domain import gangs
 from shared.domain.iteration import Column
 
 RUNNING = 64
@@ -245,6 +247,12 @@ def shape_in(gpu_type: GpuType, size: int, *, distributed: bool) -> Shape | None
         return Shape(gpu_type, 1, size)
     nodes, gpus = divmod(size, SIZE_OF_A_NODE)
     return Shape(gpu_type, nodes, gpus) if nodes else None
+
+
+def usable(observation: ThroughputObserved) -> bool:
+    """Whether a store can learn from it: neither pace nor time is 0, and its mode is observed."""
+    amounts = (observation.throughput, observation.seconds)
+    return all(0 < one < math.inf for one in amounts) and gangs.observed(observation.gang)
 
 
 def table_of(observation: ThroughputObserved, *, counts: bool) -> tuple[bool, int]:

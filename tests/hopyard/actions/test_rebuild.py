@@ -60,7 +60,7 @@ async def trimmed(data: Path) -> Path:
 async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: Path) -> None:
     """It would be hung up on: NATS wants an answer every few minutes."""
     archive = await trimmed(tmp_path)
-    made = Watched(tmp_path / "store.duckdb", half_life_s=1e6)
+    made = Watched(tmp_path / "store.duckdb", half_life_s=1e6, counts=True)
     try:
         assert await _learnt(made, tmp_path, archive) == ()
     finally:
@@ -70,7 +70,7 @@ async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: 
 
 def test_what_an_agent_said_where_it_may_not_is_not_learnt(tmp_path: Path) -> None:
     """NATS has it, and so does the archive: the server looks at subjects alone, and readers at the rest."""
-    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6)
+    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6, counts=True)
     lie, seen = drained("node-2"), observed("a0")
     for subject in (joined("node-1").subject, lie.subject):
         _learn(made, (subject, encode(lie)))
@@ -94,7 +94,7 @@ def test_who_interrupts_it_does_not_wait_for_all_that_is_archived(tmp_path: Path
             await asyncio.sleep(0)
         reading.cancel()
 
-    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6)
+    made = Remake(tmp_path / "store.duckdb", half_life_s=1e6, counts=True)
     asyncio.run(interrupted())
     made.close()
     assert 0 < len(taken) < LONG

@@ -19,10 +19,13 @@ HALF_LIFE_S = 5_000.0
 EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distributed, size"
 
 
-def test_what_follows_from_the_log_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_follows_from_the_log_is_the_same(tmp_path: Path, counts: bool) -> None:  # noqa: FBT001
     facts = whole_life()
     seen = [observed(f"a{n % 3}", throughput=50.0 + n, at=100.0 * n) for n in range(40)]
-    live = DuckDbStore(str(tmp_path / "live"), HALF_LIFE_S)
+    of_two = {"a0": 2, "a1": 2}
+    seen += [observed(configuration=of_two, throughput=150.0 + n, at=5_000.0 + n) for n in range(9)]
+    live = DuckDbStore(str(tmp_path / "live"), HALF_LIFE_S, counts=counts)
     state = State()
     for fact in facts:
         _, execution = fold(state, fact)
@@ -33,15 +36,16 @@ def test_what_follows_from_the_log_is_the_same(tmp_path: Path) -> None:
     for first in range(0, len(seen), 7):  # written as they came
         live.add(seen[first : first + 7])
 
-    twice: list[ThroughputObserved] = [*seen, seen[3]]
-    made = Remake(tmp_path / "new", HALF_LIFE_S)
+    useless = [observed("a0", throughput=0.0, at=7.0), observed("a0", seconds=0.0, at=8.0)]
+    twice: list[ThroughputObserved] = [*seen, seen[3], *useless]
+    made = Remake(tmp_path / "new", HALF_LIFE_S, counts=counts)
     for fact in facts:
         made.learn(fact)
     for sample in twice:
         made.observe(sample)
     made.close()
     assert (made.facts, made.observations) == (len(facts), len(seen))
-    new = DuckDbStore(str(tmp_path / "new"), HALF_LIFE_S)
+    new = DuckDbStore(str(tmp_path / "new"), HALF_LIFE_S, counts=counts)
     asked = ExportStore(after=0, limit=1_000)
     assert page(new, asked).lines == page(live, asked).lines
     assert live.executions()
