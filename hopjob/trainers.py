@@ -121,6 +121,7 @@ class TrainerSession:
 
     def end(self) -> None:
         self._state.end()
+        self._process.training_over = True
 
 
 def measuring() -> bool:

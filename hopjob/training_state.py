@@ -133,14 +133,13 @@ class TrainingState:
 
     def save(self, why: str, *, alone: bool = False) -> None:
         """By all ranks at the same step, or by rank 0 alone. A disk that is full ends nothing."""
-        if self._folder is None or self._order.profile is not None or self.progress.trained == self._saved:
+        if self._folder is None or self._order.profile is not None:
             return
         mine = (self._order.rank, rng.state())
         numbers = dict([mine] if alone or self.group is None else _of_all(mine, self.group))
         self._saved_at = time.monotonic()
-        if self._order.rank == 0:
+        if self._order.rank == 0 and self.progress.trained != self._saved:
             self._write(why, numbers)
-        self._saved = self.progress.trained
 
     def _write(self, why: str, numbers: dict[int, rng.Numbers]) -> None:
         assert self._folder is not None
@@ -155,6 +154,7 @@ class TrainingState:
             sys.stderr.write(f"hopjob: {reason}\n")
             self._process.line.say(unsaved={"reason": reason})
         else:
+            self._saved = self.progress.trained
             self._process.ending.samples = float(self.progress.trained)
             took = time.perf_counter() - begin
             self._process.line.say(saved={"samples": self.progress.trained, "seconds": took, "why": why})
@@ -168,8 +168,8 @@ class TrainingState:
 
     def _state(self) -> State:
         """Raises TypeError for what is neither a tensor nor plain."""
-        model = self._model.state_dict()
-        plain(dict(model), "the model's state")
+        model = self._model.state_dict()  # torch keeps notes beside its tensors, so it stays what it is
+        model.update(plain(dict(model), "the model's state"))
         others = {name: plain(one.state_dict(), f"{name}'s state") for name, one in self._others.items()}
         return {
             "model": model,

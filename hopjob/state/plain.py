@@ -10,19 +10,25 @@ from typing import Any
 
 import torch
 
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.Tensor)
+PLAIN = (bool, int, float, complex, str, bytes)
 FLOAT = "float in hexadecimal"
 READS_FLOATS = int(torch.__version__.partition(".")[0]) > 1
 
 
 def plain(value: object, where: str) -> object:
-    """The value in plain types; numbers of numpy become Python's. Raises TypeError, which says where."""
-    if isinstance(value, PLAIN):
+    """The value in plain types, and no kinds of them: torch reads none. Raises TypeError, which says where.
+
+    Numbers of numpy become Python's; its floats are a kind of those, and a schedule that uses numpy has them.
+    """
+    if value is None or isinstance(value, torch.Tensor):
         return value
+    for kind in PLAIN:
+        if isinstance(value, kind):
+            return value if type(value) is kind else kind(value)  # type: ignore[arg-type]
     if isinstance(value, dict):
-        return {key: plain(one, f"{where}[{key!r}]") for key, one in value.items()}
+        return {plain(key, where): plain(one, f"{where}[{key!r}]") for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)([plain(one, where) for one in value])
+        return (list if isinstance(value, list) else tuple)(plain(one, where) for one in value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors and plain types alone")

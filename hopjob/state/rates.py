@@ -16,9 +16,9 @@ OF_A_SCHEDULE = ("base_lrs", "max_lrs", "_last_lr")
 
 
 def base(optimizer: torch.optim.Optimizer) -> float:
-    """The rate that the script set, before its schedule."""
-    group = optimizer.param_groups[0]
-    return float(group.get("initial_lr", group["lr"]))
+    """The rate that the script set, before its schedule: the first above 0, as a script may begin there."""
+    rates = (float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups)
+    return next(filter(None, rates), 0.0)
 
 
 def scale(optimizer: torch.optim.Optimizer, scheduler: object, factor: float) -> None:
@@ -56,6 +56,8 @@ class Rate:
         self._step, self._left = 1.0, 0
 
     def go_to(self, wanted: float, *, updates: int) -> None:
+        if not self.now:  # a script that begins at 0 sets its rate by hand
+            return
         factor = wanted / self.now
         if factor > 1 and updates > 1:
             self._step, self._left = factor ** (1 / updates), updates

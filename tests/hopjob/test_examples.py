@@ -51,6 +51,14 @@ def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None
         assert losses[-1] < losses[0] or losses[-1] < 0.1
 
 
+def test_a_trainer_that_a_shell_starts_completes(tmp_path: Path) -> None:
+    """It said nothing at its end, was taken for interrupted, and trained on and on."""
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start(EXAMPLES / "lightning_module.py", launched=False, HOPJOB_SAMPLES=64)
+        assert rank.end() == 0, rank.output()
+        assert rank.last_word()["completed"]["samples"] >= 64
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_is_profiled(tmp_path: Path, name: str) -> None:
     with Agent(tmp_path) as agent:

@@ -175,6 +175,17 @@ def test_a_full_disk_is_said_and_ends_nothing(tmp_path: Path) -> None:
     assert set(trained(tmp_path).values()) == {1}
 
 
+def test_what_could_not_be_saved_is_saved_at_the_end(tmp_path: Path) -> None:
+    """It was taken for saved: the job was complete, and its model was nowhere."""
+    job: dict[str, Any] = {"SCRIPT": LEDGER, "DATASET": 32, "EPOCHS": 2, "PACE": 0.3, "WHOLE": 64}
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "fails_to_save.py", **job, HOPJOB_CHECKPOINT_INTERVAL_S=0)
+        assert rank.end() == 0, rank.output()
+        assert len(rank.said("unsaved")) == 1
+        assert [one["why"] for one in rank.said("saved") if one["samples"] == 64] == ["end"]
+        assert list((tmp_path / "checkpoints").glob(f"{64:015d}-*.pt"))
+
+
 def test_an_agent_that_comes_back_hears_of_its_workers(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 2, **LONG)

@@ -11,8 +11,18 @@ pytestmark = pytest.mark.torch
 
 
 def test_schedules_of_torch_are_scaled_as_a_whole() -> None:
+    assert printed("rates.py") == "rates are right\n"
+
+
+def test_what_a_schedule_has_of_numpy_is_kept_as_torch_reads_it() -> None:
+    """A job went on from no such checkpoint: it failed at its first restart."""
+    assert printed("numpy_schedule.py") == "all is read\n"
+
+
+def printed(script: str) -> str:
     environment = {key: str(value) for key, value in surroundings().items()}
     ran = subprocess.run(
-        [torch_python(), SCRIPTS / "rates.py"], env=environment, capture_output=True, text=True, check=False
+        [torch_python(), SCRIPTS / script], env=environment, capture_output=True, text=True, check=False
     )
-    assert ran.stdout == "rates are right\n", ran.stderr
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout

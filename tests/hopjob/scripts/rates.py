@@ -67,4 +67,14 @@ assert abs(seen[-1] - 0.8) < CONSTANT, seen
 assert abs(rate.now - 0.2) < CONSTANT
 rate.go_to(0.05, updates=4)
 assert abs(made.param_groups[0]["lr"] - 0.05) < CONSTANT
+
+by_hand = SGD(nn.Linear(2, 2).parameters(), lr=0.0)
+rate = rates.Rate(by_hand, None, now=rates.base(by_hand))
+rate.go_to(0.2, updates=4)
+rate.updated()
+assert by_hand.param_groups[0]["lr"] == 0.0
+model = nn.Linear(2, 2)
+partly = SGD([{"params": [model.weight], "lr": 0.0}, {"params": [model.bias], "lr": 0.4}])
+rates.Rate(partly, None, now=rates.base(partly)).go_to(0.2, updates=1)
+assert [group["lr"] for group in partly.param_groups] == [0.0, 0.2]
 print("rates are right")
