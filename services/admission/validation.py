@@ -1,7 +1,6 @@
 """Which jobs are accepted: within the limits, and within what the known nodes can ever give."""
 
 import difflib
-import posixpath
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
@@ -10,6 +9,7 @@ from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import GpuRange, JobFile, JobSpec
 from shared.domain.cluster import satisfiable, usable_gpus
 from shared.domain.demand import job_spec
+from shared.domain.folders import plain_name
 from shared.domain.invalid_job import InvalidJob
 
 SPEC_BYTES_MAX = 262_144
@@ -51,9 +51,9 @@ def check_folder(folder: str, taken: Mapping[JobId, str]) -> None:
 
     `taken`: those that unfinished jobs name. Raises InvalidJob.
     """
-    path = posixpath.normpath(folder)
+    name = plain_name(folder)
     for job_id, other in taken.items():
-        if other and posixpath.normpath(other) == path:
+        if other and plain_name(other) == name:
             raise InvalidJob("$.checkpoint.folder", f"holds the checkpoints of {job_id}, which is unfinished")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from schemas.jobs import JobSpec
+from shared.domain.folders import plain_name
 
 ENGINES = ("docker", "podman")
 REMOVAL_LIMIT_S = 20.0
@@ -80,7 +81,7 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
 
 def _mounted(container: Container) -> Iterable[str]:
     """Each folder once, but for the node's root: an engine mounts nothing over an image's own."""
-    return [one for one in dict.fromkeys(container.folders) if one != "/"]
+    return [one for one in dict.fromkeys(map(plain_name, container.folders)) if one != "/"]
 
 
 def remove(engine: str, names: Iterable[str]) -> None:
