@@ -148,7 +148,7 @@ def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
         runner.stop(task.placement_id)
 
     async def time_paths(task: TimePaths) -> Timed:
-        return Timed(task.ticket, await runner.all_reduces(task.question))
+        return Timed(task.ticket, await runner.all_reduces(task.question, task.gpu_indices))
 
     async def read(task: ReadLines) -> LinesRead:
         if output is None:

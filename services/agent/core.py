@@ -155,10 +155,10 @@ class Agent:
 
     def _timed(self, ticket: int, question: OpenAllReduce | JoinAllReduce) -> Effect:
         wanted = sum(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
-        free = len(self.state.free(self._node.gpus))
-        if 1 <= wanted <= free:
-            return Work(TimePaths(ticket, question))
-        return Reply(ticket, Refused(reason=f"{wanted} GPUs wanted, {free} free"))
+        free = self.state.free(self._node.gpus)
+        if 1 <= wanted <= len(free):
+            return Work(TimePaths(ticket, question, tuple(free)))
+        return Reply(ticket, Refused(reason=f"{wanted} GPUs wanted, {len(free)} free"))
 
     # ---- orders
 

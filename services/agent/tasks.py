@@ -37,10 +37,11 @@ class StopWorker(msgspec.Struct, frozen=True):
 
 
 class TimePaths(msgspec.Struct, frozen=True):
-    """Time all-reduces on idle GPUs, or take part in them, for the question of this ticket."""
+    """Time all-reduces, or take part in them, for the question of this ticket. `gpu_indices`: free GPUs."""
 
     ticket: int
     question: OpenAllReduce | JoinAllReduce
+    gpu_indices: tuple[int, ...]
 
 
 class ReadLines(msgspec.Struct, frozen=True):

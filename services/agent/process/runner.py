@@ -17,7 +17,7 @@ from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
-from services.agent.process.all_reduces import check_interpreter, timed
+from services.agent.process.all_reduces import NotTimed, check_interpreter, timed
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import LEAVING_S, GangState
 from services.agent.process.host import LOCALHOST, Host
@@ -105,9 +105,11 @@ class ProcessRunner:
     def stop(self, placement_id: PlacementId) -> None:
         self._when_ready(partial(self._stop, placement_id))
 
-    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
+    async def all_reduces(
+        self, question: OpenAllReduce | JoinAllReduce, gpu_indices: tuple[int, ...]
+    ) -> AllReduceMeeting | AllReduceTimes:
         if isinstance(question, JoinAllReduce):
-            return await self._part(question)
+            return await self._part(question, gpu_indices)
         check_interpreter(self._host)
         here = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
         part_of = 1.0 if self._host.gpus else CPU_PART
@@ -117,10 +119,14 @@ class ProcessRunner:
             sizes=tuple(size * part_of for size in question.sizes),
         )
 
-    async def _part(self, question: JoinAllReduce) -> AllReduceTimes:
+    async def _part(self, question: JoinAllReduce, gpu_indices: tuple[int, ...]) -> AllReduceTimes:
+        """A worker of an earlier life may still end on a GPU that is free. Raises NotTimed."""
         taken = {index for worker in self._workers.values() for index in worker.gpu_indices}
-        node = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
-        return await timed(self._host, question, [index for index in range(node.gpus) if index not in taken])
+        free = [index for index in gpu_indices if index not in taken]
+        wanted = next(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
+        if len(free) < wanted:
+            raise NotTimed(f"{wanted} GPUs wanted, {len(free)} free")
+        return await timed(self._host, question, free)
 
     def running(self) -> tuple[PlacementId, ...]:
         found = (claim.order.placement_id for claim in self._found)

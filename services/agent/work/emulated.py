@@ -144,7 +144,11 @@ class EmulatedRunner:
         else:
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
 
-    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
+    async def all_reduces(
+        self,
+        question: OpenAllReduce | JoinAllReduce,
+        gpu_indices: tuple[int, ...],  # noqa: ARG002 - a world's GPUs are alike
+    ) -> AllReduceMeeting | AllReduceTimes:
         """A world needs no processes, so nobody meets; every node sleeps as long."""
         if isinstance(question, OpenAllReduce):
             return AllReduceMeeting(meeting="", sizes=question.sizes)

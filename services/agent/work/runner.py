@@ -71,10 +71,13 @@ class Runner(Protocol):
         """Checkpoint and end."""
         ...
 
-    async def all_reduces(self, question: OpenAllReduce | JoinAllReduce) -> AllReduceMeeting | AllReduceTimes:
+    async def all_reduces(
+        self, question: OpenAllReduce | JoinAllReduce, gpu_indices: tuple[int, ...]
+    ) -> AllReduceMeeting | AllReduceTimes:
         """Say where nodes could meet, or take part until all are done: the first node times them.
 
-        Raises OSError: they cannot be timed.
+        `gpu_indices`: those that may be used, of which the question may want fewer. Raises OSError: they
+        cannot be timed.
         """
         ...
 

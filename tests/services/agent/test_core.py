@@ -26,6 +26,7 @@ from services.agent.state import State, WorkerState
 from services.agent.tasks import (
     Completed,
     Failed,
+    GpusSeen,
     Interrupted,
     LinesRead,
     Observed,
@@ -398,7 +399,7 @@ def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
 def test_free_gpus_may_time_their_paths() -> None:
     core, question = Bench().core, asked()
     assert isinstance(question.question, OpenAllReduce)
-    assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question))]
+    assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question, (0, 1, 2, 3)))]
     times = AllReduceMeeting(meeting="here:1", sizes=(1e6,))
     assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
 
@@ -407,7 +408,7 @@ def test_a_part_in_what_another_node_times_takes_free_gpus_too() -> None:
     bench = Bench()
     ring = Ring(members=((node(THERE), 4), (node(), 3)))
     join = JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=2, meeting="there:1")
-    assert bench.core.handle(Asked(7, join), 0.0) == [Work(TimePaths(7, join))]
+    assert bench.core.handle(Asked(7, join), 0.0) == [Work(TimePaths(7, join, (0, 1, 2, 3)))]
     up(bench, gpus=2)
     assert bench.core.handle(Asked(8, join), 0.0) == [Reply(8, Refused(reason="3 GPUs wanted, 2 free"))]
 
@@ -417,6 +418,15 @@ def test_gpus_in_use_time_nothing() -> None:
     up(bench, gpus=3)
     [reply] = bench.core.handle(asked(gpus=2), 0.0)
     assert reply == Reply(7, Refused(reason="2 GPUs wanted, 1 free"))
+
+
+def test_gpus_that_are_withheld_time_nothing() -> None:
+    bench = Bench(seen=GpusSeen(busy={0: "in use by process 7"}, broken={}))
+    up(bench, gpus=1)
+    [work] = bench.core.handle(asked(gpus=2), 0.0)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, TimePaths)
+    assert work.task.gpu_indices == (2, 3)
 
 
 def test_an_agent_measures_for_nobody_else() -> None:

@@ -127,7 +127,9 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
 
         for members in (((a_node(HERE), 2),), ((a_node(HERE), 1), (a_node(THERE), 1))):
             ring = Ring(members=members)
-            meeting = await one.runner.all_reduces(OpenAllReduce(node_id=HERE, ring=ring, sizes=(32e3, 1e9)))
+            meeting = await one.runner.all_reduces(
+                OpenAllReduce(node_id=HERE, ring=ring, sizes=(32e3, 1e9)), (0, 1)
+            )
             assert isinstance(meeting, AllReduceMeeting)
             times, *others = await asyncio.gather(
                 *(
@@ -138,7 +140,8 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
                             sizes=meeting.sizes,
                             repeats=8,
                             meeting=meeting.meeting,
-                        )
+                        ),
+                        (0, 1),
                     )
                     for runner, (node, _) in zip((one.runner, other.runner), members, strict=False)
                 )
@@ -161,4 +164,4 @@ async def test_nothing_is_timed_where_no_interpreter_is_known() -> None:
             JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=1, meeting="127.0.0.1:1"),
         ):
             with pytest.raises(OSError, match="which interpreter has torch"):
-                await node.runner.all_reduces(question)
+                await node.runner.all_reduces(question, (0, 1))
