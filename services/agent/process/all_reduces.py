@@ -4,7 +4,9 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +15,7 @@ from schemas.calibration import AllReduceTimes
 from schemas.questions import JoinAllReduce
 from services.agent.process import launch
 from services.agent.process.host import Host
+from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.spawning import ProcessSpec, started
 from services.agent.process.ranks import of_child
 
@@ -40,9 +43,9 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
     interpreter = check_interpreter(host)
     name = f"all-reduce-{next(_NUMBERS)}"
     folder = host.folders.run / name
-    await asyncio.to_thread(folder.mkdir, exist_ok=True)
-    groups = await asyncio.to_thread(host.groups.made, name) if host.groups else None
+    group = host.groups.of(name) if host.groups else None
     try:
+        await _completed(partial(_make, folder, host.groups, name))
         starts = [
             ProcessSpec(
                 command=(
@@ -55,22 +58,33 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
                 environment=launch.inherited(os.environ) | variables,
                 folder="/",
                 log=folder / f"{variables['RANK']}.log",
-                groups=groups.enter if groups else (),
+                groups=group.enter if group else (),
             )
             for variables in _variables(host, question, gpu_indices)
         ]
         return await _run(starts)
     finally:
-        if groups is not None:
-            await asyncio.to_thread(groups.kill)
-            await asyncio.to_thread(groups.remove)
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(_remove, folder, group)
+
+
+def _make(folder: Path, groups: Groups | None, name: str) -> None:
+    folder.mkdir(exist_ok=True)
+    if groups is not None:
+        groups.made(name)
+
+
+def _remove(folder: Path, group: Group | None) -> None:
+    if group is not None:
+        group.kill()
+        group.remove()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
-    """Raises NotTimed."""
-    processes = [await asyncio.to_thread(started, start) for start in starts]
+    """Raises OSError."""
+    processes: list[subprocess.Popen[bytes]] = []
     try:
+        await _completed(partial(_start, starts, processes))
         async with asyncio.timeout(LIMIT_S):
             ends = await asyncio.gather(*(of_child(process).ended() for process in processes))
     except TimeoutError:
@@ -78,13 +92,32 @@ async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
     finally:
         for process in processes:
             process.kill()
-            await asyncio.to_thread(process.wait)
+        await asyncio.to_thread(_reap, processes)
     for start, (code, _) in zip(starts, ends, strict=True):
         if code != 0:
             raise NotTimed(f"a rank of the all-reduces failed: {_last_line(start.log)}")
     first = next((start for start in starts if start.environment["RANK"] == "0"), None)
     seconds = msgspec.json.decode(_last_line(first.log), type=tuple[tuple[float, ...], ...]) if first else ()
     return AllReduceTimes(seconds=seconds)
+
+
+def _start(starts: Sequence[ProcessSpec], processes: list[subprocess.Popen[bytes]]) -> None:
+    for start in starts:
+        processes.append(started(start))  # noqa: PERF401 - one that fails leaves those before it there
+
+
+def _reap(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.wait()
+
+
+async def _completed(work: Callable[[], None]) -> None:
+    """Do it in a thread, to its end also where nobody wants it any more: what it made can be removed then."""
+    working = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(working)
+    finally:
+        await asyncio.wait({working})
 
 
 def _variables(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> list[dict[str, str]]:
