@@ -295,7 +295,7 @@ def _read(files: RankFiles) -> bytes:
     except OSError:
         return b""
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        return file.read(messages.LINE_MAX_BYTES) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
 def _raise(error: Exception) -> effects.Actions:

@@ -31,6 +31,8 @@ LOOK_S, LOOKS = 0.5, 5
 """how often ranks look whether they shall stop, and how many looks they get at least"""
 LAST_WORDS_S = 2.0
 """what the others get once a rank has ended badly"""
+SAVE_MAX_S = 600.0
+"""of what the last checkpoint took, by its rank's word: a job whose saves take longer asks for its grace"""
 LEAVING_S = 10.0
 """what ranks get to end once all have said their last messages"""
 NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
@@ -122,7 +124,7 @@ class Gang:
     @property
     def grace_s(self) -> float:
         """Seconds from the order to stop to the kill."""
-        return max(self._order.spec.grace_s, LOOKS * LOOK_S + 2 * self.past.save_s)
+        return max(self._order.spec.grace_s, LOOKS * LOOK_S + 2 * min(self.past.save_s, SAVE_MAX_S))
 
     def _spawn(self, meeting: str) -> Actions:
         self._spawned = True

@@ -1,12 +1,24 @@
-"""The messages between agent and ranks: JSON lines on a socket, one object with one key each. Pure."""
+"""The messages between agent and ranks: JSON lines on a socket, one object with one key each. Pure.
+
+A rank is a user's process: the types say what it may claim, so that facts and samples made of it are valid.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+
+from schemas.numbers import Amount, Fraction, WholeNumber
 
 LINE_MAX_BYTES = 4_000_000
 """a longer line ends the connection"""
+
+Term = Annotated[float, Meta(ge=0, le=1e12)]
+"""so small that sums and products of some are an `Amount`, too"""
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Iterations = Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=1_000)]
+"""a time for each iteration, seconds"""
 
 
 class NotAMessage(ValueError):
@@ -17,22 +29,22 @@ class Hello(msgspec.Struct, frozen=True):
     """The first message on every connection."""
 
     placement: str
-    rank: int
-    pid: int
+    rank: WholeNumber
+    pid: WholeNumber
     """as the rank knows it, which in a container is another than ours"""
     attached: bool = False
     """it saves when it is ordered to, and goes on from there on any number of GPUs"""
-    samples: float = 0.0
-    holds: int | None = None
+    samples: Amount = 0.0
+    holds: WholeNumber | None = None
     """the round for which it has the turn of its GPU"""
 
 
 class Up(msgspec.Struct, frozen=True):
     """The rank has imported its script and restored the checkpoint."""
 
-    port: int | None = None
+    port: Port | None = None
     """where rank 0 has its store"""
-    samples: float | None = None
+    samples: Amount | None = None
     """samples of the checkpoint that was restored"""
     elastic: bool = False
 
@@ -40,55 +52,60 @@ class Up(msgspec.Struct, frozen=True):
 class ProfiledMessage(msgspec.Struct, frozen=True):
     """What iterations of a measurement took, seconds."""
 
-    data_s: tuple[float, ...]
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
-    update_s: tuple[float, ...]
-    iteration_s: tuple[float, ...]
-    parameters: float
-    memory_share: float | None = None
+    data_s: Iterations
+    forward_s: Iterations
+    backward_s: Iterations
+    update_s: Iterations
+    iteration_s: Iterations
+    parameters: Amount
+    memory_share: Fraction | None = None
     """share of the GPU's memory that was taken"""
-    modes: tuple[str, ...] = ()
+    modes: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
     """modes in which the script can train; empty: any"""
+
+    def __post_init__(self) -> None:
+        columns = (self.data_s, self.forward_s, self.backward_s, self.update_s, self.iteration_s)
+        if len(set(map(len, columns))) > 1:
+            raise ValueError("not one number of each kind an iteration")
 
 
 class ObservedMessage(msgspec.Struct, frozen=True):
     """How the gang ran since rank 0 said so last."""
 
-    samples: float
+    samples: Amount
     """done so far, all runs together"""
-    seconds: float
-    iterations: float
-    batch: float
+    seconds: Term
+    iterations: Term
+    batch: Term
     """samples of one iteration, over the whole gang"""
-    data_s: tuple[tuple[float, ...], ...] = ()
+    data_s: tuple[tuple[Amount, ...], ...] = ()
     """T_d of the last iterations, by rank"""
-    wait_s: tuple[tuple[float, ...], ...] = ()
+    wait_s: tuple[tuple[Amount, ...], ...] = ()
 
 
 class ReadyMessage(msgspec.Struct, frozen=True):
     """It wants the turn of its GPU for the tasks of a round; bytes of the GPU's memory, 0: not known."""
 
-    round: int
-    kept: float = 0.0
+    round: WholeNumber
+    kept: Amount = 0.0
     """bytes that it keeps between its turns"""
-    peak: float = 0.0
+    peak: Amount = 0.0
     """bytes that it takes at most while it computes"""
-    whole: float = 0.0
+    whole: Amount = 0.0
     """bytes that the GPU has"""
 
 
 class DoneMessage(msgspec.Struct, frozen=True):
     """It gives the turn back."""
 
-    round: int
+    round: WholeNumber
 
 
 class SavedMessage(msgspec.Struct, frozen=True):
     """A checkpoint is written."""
 
-    samples: float
-    seconds: float = 0.0
+    samples: Amount
+    seconds: Term = 0.0
     why: str = "interval"
 
 
@@ -106,11 +123,11 @@ class UnsavedMessage(msgspec.Struct, frozen=True):
 
 
 class StoppedMessage(msgspec.Struct, frozen=True):
-    samples: float | None = None
+    samples: Amount | None = None
 
 
 class CompletedMessage(msgspec.Struct, frozen=True):
-    samples: float | None = None
+    samples: Amount | None = None
 
 
 class FailedMessage(msgspec.Struct, frozen=True):
@@ -166,7 +183,7 @@ def message_in(line: bytes) -> RankMessage | None:
         said: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         known = [(BY_KEY[key], value) for key, value in said.items() if key in BY_KEY]
         return msgspec.convert(known[0][1], known[0][0], strict=False) if known else None
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise NotAMessage(f"no message of a rank: {error}") from None
 
 

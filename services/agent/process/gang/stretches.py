@@ -29,8 +29,9 @@ class Stretches:
 
     def ran(self, word: ObservedMessage) -> Observed | None:
         self._ran.append((word.seconds, word.iterations * word.batch))
-        _extend(self._data_s, word.data_s)
-        _extend(self._wait_s, word.wait_s)
+        ranks = self._order.gang.gpus
+        _extend(self._data_s, word.data_s[:ranks])
+        _extend(self._wait_s, word.wait_s[:ranks])
         return self._cut() if self._seconds >= self._stretch_s else None
 
     def rest(self) -> Observed | None:

@@ -31,6 +31,8 @@ NO_CONTAINER = 125
 """of Docker and Podman: for want of the image, mostly"""
 NO_SCRIPT = (2, "can't open file")
 """of Python"""
+REASON_MAX = 4_000
+"""characters of what a rank says of its end: a fact has to fit into a message"""
 NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
 
 
@@ -177,17 +179,25 @@ def _reason(rank: RankRecord, end: ProcessEnd) -> str:
     if rank.message is not None:
         return f"{who} {_said(rank.message)}"
     if end.killed_by:
-        return f"{who} was ended by {signal.Signals(end.killed_by).name}"
+        return f"{who} was ended by {_signal_name(end.killed_by)}"
     return f"{who} ended unseen" if end.code is None else f"{who} ended with exit code {end.code}"
+
+
+def _signal_name(number: int) -> str:
+    """Most of the real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _said(message: LastMessage) -> str:
     match message:
         case FailedMessage(reason=reason):
-            return f"failed: {reason}"
+            return f"failed: {reason[:REASON_MAX]}"
         case EndedMessage(reason=reason):
             return f"was ended: {reason}"
         case LostMessage(reason=reason):
-            return f"lost a peer: {reason}"
+            return f"lost a peer: {reason[:REASON_MAX]}"
         case _:
             return "ended"
