@@ -354,9 +354,9 @@ def _write_off(
             _copy_left(state, placed, node_id, saved=False)
             if placed.workers:
                 continue
-            why = why if placed.tally.wasted else PreemptReason.MERGE
-        if had_worker or why is PreemptReason.NODE_LOST:
-            state.unwant(placed, why, Cause(node=node_id))
+        reason = PreemptReason.MERGE if placed.copies and not placed.tally.wasted else why
+        if had_worker or reason is PreemptReason.NODE_LOST:
+            state.unwant(placed, reason, Cause(node=node_id))
     return gone
 
 

@@ -4,7 +4,7 @@ A job that the placer holds to be over, and of which the monitor says nothing, w
 """
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from schemas.base import Event
@@ -32,7 +32,7 @@ PLAN = st.tuples(
 )
 NEXT = st.one_of(
     st.tuples(st.just("answer"), st.booleans()),
-    st.tuples(st.just("end"), st.sampled_from([A, B]), st.sampled_from(ENDS)),
+    st.tuples(st.just("end"), st.sampled_from([A, B]), st.sampled_from(ENDS), st.booleans()),
     st.tuples(st.just("late")),
     st.tuples(st.just("hear")),
 )
@@ -62,8 +62,8 @@ class Pair(Cluster):
 
     def step(self, step: Step) -> None:
         match step:
-            case ("end", str() as name, Outcome() as outcome):
-                self.end(NodeId(name), outcome)
+            case ("end", str() as name, Outcome() as outcome, bool() as saved):
+                self.end(NodeId(name), outcome, saved=saved)
             case ("late",):
                 self.bench.wake(1e6)
             case ("hear",):
@@ -73,8 +73,8 @@ class Pair(Cluster):
             case _:
                 super().step(step)
 
-    def end(self, node_id: NodeId, outcome: Outcome) -> None:
-        """Let the first worker on the node end by itself."""
+    def end(self, node_id: NodeId, outcome: Outcome, *, saved: bool) -> None:
+        """Let the first worker on the node end by itself; a copy may have `saved` its share before."""
         for placed in self.bench.core.state.placements.values():
             if node_id in placed.workers:
                 placement = place(placed.placement_id, placed.job_id, **placed.gang.configuration)
@@ -83,7 +83,8 @@ class Pair(Cluster):
                 if gangs.merges(placed.gang) and outcome is Outcome.COMPLETED:
                     end = msgspec.structs.replace(end, outcome=Outcome.QUOTA, samples_done=HALF, leads=leads)
                 else:
-                    end = msgspec.structs.replace(end, outcome=outcome, leads=leads)
+                    done = HALF if gangs.merges(placed.gang) and saved else 0.0
+                    end = msgspec.structs.replace(end, outcome=outcome, leads=leads, samples_done=done)
                 self.bench.tell(end)
                 return
 
@@ -111,6 +112,14 @@ def _with_its_queueing(fact: Event) -> list[Event]:
     return [fact, profiled(fact.job_id), queued(fact.job_id)]
 
 
+SAVED_AND_KILLED: list[Step] = [
+    *(("plan", PlanKind.FRAGMENT, [(JOB, {"a": 2, "b": 2}, True)]), ("answer", True), ("hear",)),
+    *(("end", A, Outcome.INTERRUPTED, True), ("hear",), ("end", B, Outcome.COMPLETED, False)),
+]
+"""one copy is killed between its last checkpoint and its last word: the job was over, and nobody said so"""
+
+
+@example(SAVED_AND_KILLED, 3)
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.integers(1, 3))
 def test_whoever_is_over_has_ended(steps: list[Step], interruptions_max: int) -> None:

@@ -321,9 +321,10 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     measured = ledger.measuring.get(fact.placement_id)
     if measured is not None and _is_of(fact, measured):
         del ledger.measuring[fact.placement_id]
-    if fact.leads and fact.outcome in WELL:
-        _save(ledger, fact)
-    if (stopped := ledger.jobs.get(fact.job_id)) is not None and is_present(stopped, fact.placement_id):
+    stopped = ledger.jobs.get(fact.job_id)
+    if fact.leads and (fact.outcome in WELL or (stopped is not None and stopped.tally.copies)):
+        _save(ledger, fact)  # what a copy saved is on disk, however it ended
+    if stopped is not None and is_present(stopped, fact.placement_id):
         _end_copy(stopped, fact.node_id, fact.at, saved=fact.outcome in WELL)
     if fact.outcome in BROKEN:
         _break(ledger, fact)

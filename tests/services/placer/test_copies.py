@@ -24,7 +24,7 @@ from schemas.ids import JobId, NodeId
 from schemas.placement import Forked, Gang, Member
 from schemas.plans import Placement, PlanKind
 from services.placer.core import Placer
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, copies, node, place, worker_started
 from tests.services.placer.test_core import kinds, only
 
 C = NodeId("c")
@@ -186,6 +186,19 @@ def test_all_copies_failed_fail_a_job_without_retries() -> None:
     gone(bench, placement, A, Outcome.FAILED, 0.0)
     gone(bench, placement, B, Outcome.FAILED, 0.0)
     assert bench.core.state.jobs[JOB].ended
+
+
+def test_the_reason_of_a_copys_end_is_not_that_of_others_on_its_node() -> None:
+    """A copy whose peers have saved is merged; the job beside it on the node that is lost has lost it."""
+    bench, placement = stage(), copies("p1", a=2, b=2)
+    bench.start(placement)
+    bench.start(place("p2", OTHER, a=2))
+    gone(bench, placement, B, Outcome.QUOTA, 5e5)
+    ends = [fact for fact in bench.tell(NodeLost(at=45.0, node_id=A)) if isinstance(fact, JobPreempted)]
+    assert {end.job_id: end.reason for end in ends} == {
+        JOB: PreemptReason.MERGE,
+        OTHER: PreemptReason.NODE_LOST,
+    }
 
 
 def test_all_nodes_lost_are_a_lost_gang() -> None:
