@@ -322,8 +322,8 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     if measured is not None and _is_of(fact, measured):
         del ledger.measuring[fact.placement_id]
     stopped = ledger.jobs.get(fact.job_id)
-    if fact.leads and (fact.outcome in WELL or (stopped is not None and stopped.tally.copies)):
-        _save(ledger, fact)  # what a copy saved is on disk, however it ended
+    if fact.leads and (fact.outcome in WELL or (stopped is not None and _saved_more(stopped, fact))):
+        _save(ledger, fact)
     if stopped is not None and is_present(stopped, fact.placement_id):
         _end_copy(stopped, fact.node_id, fact.at, saved=fact.outcome in WELL)
     if fact.outcome in BROKEN:
@@ -339,6 +339,12 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     run = record.present
     if run is not None and run.placement_id == fact.placement_id:
         record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus * run.share
+
+
+def _saved_more(record: JobRecord, fact: WorkerStopped) -> bool:
+    """Whether a copy wrote a checkpoint that it did not report before it ended, however that was."""
+    leader = record.tally.leaders.get(fact.node_id) if record.tally.copies else None
+    return leader is not None and fact.samples_done > leader.done
 
 
 def _break(ledger: Ledger, fact: WorkerStopped) -> None:

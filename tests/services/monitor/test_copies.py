@@ -1,6 +1,7 @@
 """What the monitor and its ledger make of a job whose nodes are copies."""
 
 import msgspec
+import pytest
 
 from schemas.base import Event
 from schemas.events import JobCompleted, JobFailed, Outcome, PreemptReason
@@ -96,6 +97,17 @@ def test_a_lost_copy_loses_what_it_did_since_its_own_checkpoint() -> None:
     assert record(world).lost_gpu_s == 30.0
     world.tell(preempted(at=90.0, reason=PreemptReason.MERGE, samples_done=600.0))
     assert record(world).lost_gpu_s == 30.0
+
+
+@pytest.mark.parametrize(("saved", "lost_gpu_s"), [(100.0, 30.0), (0.0, 30.0), (150.0, 0.0)])
+def test_an_interrupted_copy_loses_what_it_did_since_its_last_checkpoint(
+    saved: float, lost_gpu_s: float
+) -> None:
+    """It loses nothing where it is interrupted after a checkpoint that it did not report."""
+    world = trains()
+    world.tell(checkpointed(at=40.0, node_id=TWO, samples_done=100.0))
+    world.tell(worker_stopped(at=70.0, node_id=TWO, outcome=Outcome.INTERRUPTED, samples_done=saved))
+    assert (record(world).samples_done, record(world).lost_gpu_s) == (max(saved, 100.0), lost_gpu_s)
 
 
 def test_a_new_life_without_its_copy_loses_it_and_one_that_adopts_does_not() -> None:
