@@ -369,7 +369,9 @@ class Api:
         try:
             await response.prepare(request)
             await write(response)
-        except (Unavailable, Damaged) as error:  # what was written stands
+        except (Unavailable, Damaged, Refusal) as error:  # what was written stands
+            if not response.prepared:
+                raise
             if not follow or isinstance(error, Damaged):
                 await response.write(problem_line(str(error)))
         except ConnectionResetError:  # the client hung up, or does not read

@@ -142,3 +142,15 @@ async def test_the_output_of_a_job_that_is_not_there_is_not_found() -> None:
 async def test_a_wrong_question_about_output_is_refused(query: str) -> None:
     async with serving() as api:
         await api.call("GET", f"/v1/jobs/job-1/output?{query}", 422)
+
+
+async def test_a_refusal_in_the_midst_of_what_is_followed_ends_it_and_is_no_second_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second status line stood in the body."""
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    agent = Agent("a", r0=[(1.0, "one")])
+    async with job_on(agent) as api, api.client.get("/v1/jobs/job-1/output?follow=true") as response:
+        assert msgspec.json.decode(await response.content.readline())["text"] == "one"
+        api.views[ShowJob] = Refused(reason="the disk is full")
+        assert await response.read() == b""
