@@ -42,7 +42,7 @@ def export(
 
     $ hopyard store export lab.jsonl
     """
-    draft = file.with_name(file.name + ".draft")
+    draft = file.with_name(f"{file.name}.{os.getpid()}.draft")
     lines = 0
     try:
         with draft.open("wb") as out:

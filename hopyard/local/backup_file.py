@@ -20,6 +20,7 @@ from shared.runtime import owner_only
 FORMAT = 1
 MANIFEST = "backup.json"
 DIGEST = "backup.sha256"
+DRAFT = "backup.tar"
 """of the manifest"""
 STORE = "store.ndjson"
 STREAMS = "streams"
@@ -82,13 +83,15 @@ def parts_of(folder: Path) -> dict[str, BackupPart]:
 
 
 def write(target: Path, manifest: Manifest, folder: Path) -> int:
-    """Write the file atomically, for its owner alone; its size in bytes. Raises Failure."""
-    draft = target.with_name(f".{target.name}.draft")
+    """Write the file atomically, for its owner alone; its size in bytes. Raises Failure.
+
+    `folder`: this backup's own, on the disk of `target`.
+    """
+    draft = folder / DRAFT
     head = folder / MANIFEST
     owner_only.write(head, msgspec.json.encode(manifest))
     owner_only.write(folder / DIGEST, part_of(head).sha256.encode())
     try:
-        draft.unlink(missing_ok=True)
         with owner_only.appended(draft) as file:
             with tarfile.open(fileobj=file, mode="w|") as tar:
                 for name in (MANIFEST, DIGEST, *manifest.parts):

@@ -1,6 +1,8 @@
 """The file of a backup, whole and damaged."""
 
+import errno
 import hashlib
+import os
 import re
 import stat
 import tarfile
@@ -144,3 +146,26 @@ def test_a_part_that_is_no_file_is_none(whole: Path, kind: bytes) -> None:
 def test_it_is_the_folder_that_is_blamed_where_it_cannot_be_made(whole: Path) -> None:
     with pytest.raises(Failure, match=r"^/proc/nowhere: "):
         restore(whole, Path("/proc/nowhere"))
+
+
+def test_two_backups_to_one_file_do_not_meddle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second took the first's draft away, or the first put the second's unfinished one in place."""
+    folders = [tmp_path / "one", tmp_path / "other"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "store.ndjson").write_bytes(STORE)
+    target, sync = tmp_path / "backup.tar", os.fsync
+
+    def other_fails_meanwhile(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(Failure, match="nothing was written"):
+            backup_file.write(target, manifest(folders[1]), folders[1])
+        sync(file)
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", other_fails_meanwhile)
+    backup_file.write(target, manifest(folders[0]), folders[0])
+    with opened(target) as backup:
+        assert backup.part("store.ndjson").read() == STORE
