@@ -22,6 +22,8 @@ from shared.domain.states import ENDED, JobState
 LOOK_EVERY_REAL_S = 1.0
 SILENT_LIMIT_REAL_S = 600.0
 """an API that is away for longer is given up; jobs run on without it"""
+OUTPUT_LIMIT_REAL_S = 30.0
+"""for the rest of what a job printed, once it has ended: a connection that is half open says nothing"""
 LINES_AT_FIRST = 10_000
 """of what a job printed before it is followed"""
 CODES = {JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED, JobState.REJECTED: REJECTED}
@@ -109,7 +111,9 @@ async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
     try:
         ended = await _end_of(client, job_id)
         if printing is not None:
-            await printing  # it ends by itself soon after the job
+            await asyncio.wait([printing], timeout=OUTPUT_LIMIT_REAL_S)  # it ends by itself
+            if printing.done():
+                printing.result()
     finally:
         if printing is not None:
             printing.cancel()

@@ -94,10 +94,16 @@ async def start_all(
             running.append(await start(program))
 
 
-async def _start_again(running: RunningProgram, template: Template) -> None:
+async def _start_again(running: RunningProgram, template: Template) -> str:
+    """Why it does not start, as where the machine has no memory for a process; empty: it does."""
     again: list[RunningProgram] = []
     try:
         await start_all([running.program], template, again, FORK_AGAIN_LIMIT_S)
+    except OSError as error:
+        running.last_error = f"did not start: {error.strerror or error}"
+        return running.last_error
+    else:
+        return ""
     finally:
         for one in again:
             running.process = one.process
@@ -117,12 +123,14 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
         if code == EXIT_CODE:
             raise StoreDamaged(_tail(running.program)[-1].removeprefix("hopyard "))
         running.last_error = _last_error(running.program, code)
-        delay_s = allowed.take()
-        if delay_s is None:
-            raise Died(_last_words(running.program, code))
-        say(f"{running.program.name} ended with {_how(code)}; starting it again in {delay_s:g} s")
-        await asyncio.sleep(delay_s)
-        await _start_again(running, template)
+        how = f"ended with {_how(code)}"
+        while how:
+            delay_s = allowed.take()
+            if delay_s is None:
+                raise Died(_last_words(running.program, code))
+            say(f"{running.program.name} {how}; starting it again in {delay_s:g} s")
+            await asyncio.sleep(delay_s)
+            how = await _start_again(running, template)
         running.restarts += 1
 
 

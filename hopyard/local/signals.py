@@ -19,7 +19,8 @@ async def _until_stopped(main: Coroutine[Any, Any, T]) -> T | None:
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
     for number in STOPPING:
-        loop.add_signal_handler(number, _cancel_once, task)
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+            loop.add_signal_handler(number, _cancel_once, task)
     try:
         return await task
     except asyncio.CancelledError:
@@ -30,3 +31,15 @@ def _cancel_once(task: asyncio.Future[Any]) -> None:
     """A second Ctrl-C does not interrupt the clean-up: that has a limit of its own."""
     if isinstance(task, asyncio.Task) and not task.cancelling():
         task.cancel()
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> bool:
+    """Do it to its end also where this is cancelled meanwhile, however often; whether it was."""
+    task, cancelled = asyncio.create_task(work), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    return cancelled

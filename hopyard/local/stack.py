@@ -23,6 +23,7 @@ from hopyard.local.damage import ARCHIVE, check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
 from hopyard.local.nats_supervision import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
+from hopyard.local.signals import to_its_end
 from hopyard.local.template import Template
 from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -187,9 +188,14 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
             await _until_ready(stack)
             yield stack
     finally:
-        await stop(stack.running, SAVE_LIMIT_S if settings_of(spec).runner == PROCESSES else STOP_LIMIT_S)
-        await stack.nats.stop()
-        await stack.template.end()
+        # A signal that comes now changes nothing: what failed before is what is raised.
+        await to_its_end(_end(stack, SAVE_LIMIT_S if settings.runner == PROCESSES else STOP_LIMIT_S))
+
+
+async def _end(stack: Stack, limit_s: float) -> None:
+    await stop(stack.running, limit_s)
+    await stack.nats.stop()
+    await stack.template.end()
 
 
 def _nodes(spec: StackSpec) -> list[Node]:
@@ -278,7 +284,7 @@ async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
     `known`: the stamp of accounts before the server read them. Ones that cannot be read change nothing.
     The server reads each change twice (`NatsServer.take_accounts`).
     """
-    again = False
+    again = failed = False
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = stamp_of(stack.data)
@@ -288,8 +294,11 @@ async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
         known = now
         try:
             stack.nats.take_accounts()
+            failed = False
         except (Invalid, OSError) as error:
-            say(f"NATS goes on with the accounts it has: {error}")
+            if not failed:
+                say(f"NATS goes on with the accounts it has: {error}")
+            again = failed = True
 
 
 def _first(error: BaseException) -> BaseException:

@@ -85,7 +85,10 @@ def _running() -> dict[Path, StackFile]:
     """Running stacks by data folder; forgets those that are gone."""
     found = {}
     for entry in _list().glob("[0-9]*"):
-        data = Path(entry.read_text(encoding="utf-8"))
+        try:
+            data = Path(entry.read_text(encoding="utf-8"))
+        except FileNotFoundError:  # that one has just ended
+            continue
         stack = _living(data)
         if stack is not None:
             found[data] = stack

@@ -6,12 +6,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from hopyard.local.child import Program
 from hopyard.local.prefork import END, POSSIBLE, ROOM, Forks, adopting
+from hopyard.local.signals import to_its_end
 
 LIMIT_S = 120.0
 """an import takes its time on a crowded machine"""
@@ -132,7 +133,8 @@ class Template:
                 _kill(self._process)
                 raise
             finally:
-                await _to_its_end(_adopt(self._process, lines, begun))
+                if await to_its_end(_adopt(self._process, lines, begun)):
+                    raise asyncio.CancelledError
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
@@ -145,19 +147,6 @@ async def _gone(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT_S):
             await process.wait()
-
-
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """Do it to its end also where this is cancelled meanwhile, however often."""
-    task, cancelled = asyncio.create_task(work), False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
 
 
 async def _ask(process: asyncio.subprocess.Process, request: Forks, lines: list[str]) -> None:

@@ -1,13 +1,14 @@
 """Real processes: small programs in a folder that PYTHONPATH names."""
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -238,3 +239,29 @@ async def test_a_program_that_came_back_tells_how_often_and_why(program: Write, 
         with pytest.raises(Died):
             await keep(running, forking, Restarts(most=2, backoff_s=0.01), lambda _: None)
     assert (running.restarts, running.last_error) == (2, "ended with exit code 1: KeyError: 'policy'")
+
+
+async def test_a_start_that_the_machine_refuses_is_tried_again(
+    program: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One ended the whole stack, with a traceback."""
+    said: list[str] = []
+    running = await start(program(SLEEPS))
+    first = running.process.pid
+    async with template() as forking:
+        fork, refused = forking.fork, list[Sequence[Program]]()
+
+        async def refuse_first(programs: Sequence[Program], *more: Any) -> None:  # noqa: ANN401 - as it is
+            if not refused:
+                refused.append(programs)
+                raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+            await fork(programs, *more)
+
+        monkeypatch.setattr(forking, "fork", refuse_first)
+        keeper = asyncio.create_task(keep(running, forking, Restarts(most=2, backoff_s=0.01), said.append))
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: running.process.pid != first)
+        keeper.cancel()
+    assert "ended with signal SIGKILL" in said[0]
+    assert "did not start: Resource temporarily unavailable; starting it again" in said[1]
+    await stop([running], 1.0)

@@ -1,15 +1,18 @@
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
-from hopyard.failures import Invalid, Unreachable
+from hopyard.failures import Died, Invalid, Unreachable
+from hopyard.local import stack as stack_module
 from hopyard.local.accounts import admitted, stamp_of
 from hopyard.local.child import Program
 from hopyard.local.credentials import folder_of
@@ -271,6 +274,71 @@ async def test_who_is_admitted_while_nats_starts_is_let_in(tmp_path: Path) -> No
     finally:
         keeper.cancel()
         await guarded.server.stop()
+
+
+async def test_accounts_that_nats_does_not_take_are_handed_over_until_it_does(tmp_path: Path) -> None:
+    """After two attempts a node that was expelled stayed let in."""
+    taken = asyncio.Event()
+    said: list[str] = []
+
+    class Full(NatsServers):
+        attempts = 0
+
+        def take_accounts(self) -> None:
+            self.attempts += 1
+            if self.attempts <= 3:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            taken.set()
+
+    stack = Stack(Full([]), {"admission": 1}, data=tmp_path, tls=False)
+    keeper = asyncio.create_task(keep_accounts(stack, said.append, stamp_of(tmp_path)))
+    admitted(tmp_path, "n-9")
+    async with asyncio.timeout(120.0):
+        await taken.wait()
+    keeper.cancel()
+    assert len(said) == 1
+
+
+async def test_a_stack_ends_whole_whatever_became_of_its_settings_file_and_whoever_signals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clean-up read the settings anew, and ended at a signal: processes lived on, and nobody said why."""
+    ended: list[str] = []
+
+    async def nothing(*_: object) -> None: ...
+
+    async def slow(*_: object) -> None:
+        block.cancel()
+        await asyncio.sleep(0.05)
+        ended.append("processes")
+
+    async def nats_ended(_: NatsServers) -> None:
+        ended.append("nats")
+
+    @contextlib.asynccontextmanager
+    async def kept(*_: object) -> AsyncIterator[None]:
+        yield
+
+    for name, stub in {"start_nats": nothing, "check_streams": nothing, "start_all": nothing}.items():
+        monkeypatch.setattr(stack_module, name, stub)
+    monkeypatch.setattr(stack_module, "_until_ready", nothing)
+    monkeypatch.setattr(stack_module, "_kept", kept)
+    monkeypatch.setattr(stack_module, "stop", slow)
+    monkeypatch.setattr(NatsServers, "stop", nats_ended)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("seed: 3\n")
+    monkeypatch.setenv("HOPYARD_SETTINGS", str(settings))
+
+    async def dies() -> None:
+        async with running_stack(spec(tmp_path / "data"), print):
+            settings.write_text("sede: 3\n")
+            raise Died("the planner")
+
+    (tmp_path / "data").mkdir()
+    block = asyncio.create_task(dies())
+    with pytest.raises(Died):
+        await block
+    assert ended == ["processes", "nats"]
 
 
 @pytest.mark.parametrize(("begun", "wanted"), [(1, 3), (3, 1), (3, 5)])
