@@ -29,10 +29,15 @@ class Seconds:
 async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
     """All services may begin anew meanwhile, and a crowded machine takes its time."""
     began = time.monotonic()
-    async with asyncio.timeout(limit_s):
-        while not fine(status := await patiently(client.status, limit_s)):
-            waited_s = time.monotonic() - began
-            await asyncio.sleep(min(max(LOOK_AFTER_S, LATER_BY * waited_s), LOOK_AFTER_MOST_S))
+    status: StatusView | None = None
+    try:
+        async with asyncio.timeout(limit_s):
+            while not fine(status := await patiently(client.status, limit_s)):
+                waited_s = time.monotonic() - began
+                await asyncio.sleep(min(max(LOOK_AFTER_S, LATER_BY * waited_s), LOOK_AFTER_MOST_S))
+    except TimeoutError:
+        raise TimeoutError(f"after {limit_s:g} s it is still {status}") from None
+    assert status is not None
     return status
 
 

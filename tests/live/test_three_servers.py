@@ -11,7 +11,7 @@ import os
 import signal
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -31,6 +31,7 @@ from schemas.subjects import FACTS_STREAM
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import OPERATOR, inbox_of
 from shared.runtime.process.nats_server import NatsServer
+from tests import stack_watch
 from tests.live.live_builders import stack_and_client
 from tests.live.nats_leaders import Leaders, until
 from tests.processes import LEAVES_OPEN, standing_still
@@ -160,12 +161,13 @@ async def test_after_all_that_nothing_acknowledged_is_lost_and_no_rule_is_broken
 ) -> None:
     await submitting.end()
     acknowledged = set(submitting.acknowledged)
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            events = await patiently(lambda: log_of(submitting.client), LIMIT_S)
-            if acknowledged <= {event.job_id for event in events if isinstance(event, JobCompleted)}:
-                break
-            await asyncio.sleep(0.5)
+    await stack_watch.until(submitting.client, lambda status: all_completed(status.jobs))
+    events = await patiently(lambda: log_of(submitting.client), LIMIT_S)
+    assert acknowledged <= {event.job_id for event in events if isinstance(event, JobCompleted)}
     submitted = [event.job_id for event in events if isinstance(event, JobSubmitted)]
     assert len(set(submitted)) == len(submitted)
     assert audit(events) == []
+
+
+def all_completed(jobs: Mapping[str, int]) -> bool:
+    return not any(count for state, count in jobs.items() if state != "completed")
