@@ -286,7 +286,8 @@ class Connection:
             except Error as error:
                 log("waiting for what is subscribed", reason=in_words(error))
             else:
-                return
+                if self.connected():  # while the client reconnects it waits for nobody
+                    return
             await asyncio.sleep(pause)
 
     @contextmanager

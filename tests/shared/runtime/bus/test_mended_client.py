@@ -84,7 +84,7 @@ async def test_what_is_served_while_the_server_dies_is_served_by_the_next(tmp_pa
         await server.start()
         async with asyncio.timeout(LIMIT_S):
             await serving
-        assert bus.counts.reconnects == 1
+        assert bus.counts.reconnects == 1, "it is not said to be served before"
         await bus.close()
     finally:
         await server.stop()
