@@ -14,6 +14,7 @@ from shared.domain.ledger.records import JobRecord
 from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, summary
 from shared.domain.metrics.fairness import ftf_rho_by_job
 from shared.domain.metrics.merging import merging
+from shared.domain.sums import plain_sum
 
 WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
 """beginnings of the settings that say where a run happened and not what it was"""
@@ -93,7 +94,7 @@ def job_results(ledger: Ledger) -> tuple[JobResult, ...]:
 
 def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResult:
     held_s = ((run.gpus, (ledger.at if run.ended_at is None else run.ended_at)) for run in record.runs)
-    gpu_s = sum(
+    gpu_s = plain_sum(
         gpus * (until - run.started_at) for (gpus, until), run in zip(held_s, record.runs, strict=True)
     )
     nodes = dict.fromkeys(member.node for run in record.runs for member in run.gang.members)

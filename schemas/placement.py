@@ -6,6 +6,7 @@ Only the form is checked here. What a mode means for throughput, batches and pro
 
 from collections.abc import Mapping
 from functools import cache
+from math import fsum
 
 from schemas.base import Message
 from schemas.ids import NodeId, RotaId
@@ -67,7 +68,7 @@ class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
     def misfit(self, members: Members) -> str:
         if len(self.shares) != len(members):
             return f"shares of {len(self.shares)} nodes for {len(members)}"
-        fits = sum(self.shares) <= 1.0 + ROUNDING and min(self.shares) > 0.0
+        fits = fsum(self.shares) <= 1.0 + ROUNDING and min(self.shares) > 0.0
         return "" if fits else "shares that are not above 0 or sum to more than 1"
 
 

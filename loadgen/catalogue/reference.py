@@ -4,6 +4,7 @@ from loadgen.catalogue.specs import Catalogue
 from loadgen.catalogue.timing import compute, fits, iteration_s, loading
 from schemas.catalogue import Dataset, Gpu, Model, Server
 from schemas.cluster import ClusterFile, NodeGroup
+from shared.domain.sums import plain_sum
 
 
 class FitsNowhere(ValueError):
@@ -19,7 +20,7 @@ def reference_throughput(model: Model, cluster: ClusterFile, catalogue: Catalogu
     ]
     if not rates:
         raise FitsNowhere(f"{model.model} with batch {model.batch} fits on no GPU of {cluster.name}")
-    return sum(gpus * rate for gpus, rate in rates) / sum(gpus for gpus, _ in rates)
+    return plain_sum(gpus * rate for gpus, rate in rates) / sum(gpus for gpus, _ in rates)
 
 
 def largest_gang(model: Model, cluster: ClusterFile, catalogue: Catalogue) -> int:

@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from loadgen.catalogue.specs import Catalogue, shipped
 from schemas.catalogue import Mix, MixEntry
+from shared.domain.sums import plain_sum
 from shared.runtime.error_wording import hint
 from shared.runtime.files import parse
 
@@ -35,7 +36,7 @@ def mix_named(name: str, catalogue: Catalogue | None = None) -> Mix:
 
 def weights(mix: Mix) -> list[float]:
     """Of the mix's entries, in its order; they sum to 1."""
-    total = sum(entry.weight for entry in mix.jobs)
+    total = plain_sum(entry.weight for entry in mix.jobs)
     return [entry.weight / total for entry in mix.jobs]
 
 

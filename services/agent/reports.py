@@ -29,6 +29,7 @@ from services.agent.tasks import (
 )
 from shared.domain import gangs
 from shared.domain.core import Effects, Publish, Send
+from shared.domain.sums import plain_sum
 
 OUTCOMES: dict[type[LastReport], Outcome] = {
     Stopped: Outcome.CHECKPOINTED,
@@ -192,7 +193,9 @@ def _own_paces(order: StartOrdered, report: Observed) -> dict[NodeId, float | No
 
     A node whose waiting is not known shows nothing: it may be a fast one or the one that all wait for.
     """
-    waits = {node_id: sum(waits) / len(waits) for node_id, waits in report.stretch.wait_s.items() if waits}
+    waits = {
+        node_id: plain_sum(waits) / len(waits) for node_id, waits in report.stretch.wait_s.items() if waits
+    }
     if len(waits) < len(order.nodes):
         return {}
     least_s, batch_size = min(waits.values()), order.spec.workload.batch_size

@@ -8,6 +8,7 @@ import numpy as np
 
 from schemas.measurements import DataMode, Measured, TimeModules
 from shared.domain.iteration import IN_SEQUENCE, OURS, OVERLAPPED, Law, iteration_s
+from shared.domain.sums import plain_sum
 
 DIGITS = 6
 """significant digits kept: far above what some tens of iterations support, and alike on every machine"""
@@ -60,7 +61,7 @@ def objection(measured: Measured) -> str | None:
         return "the measurement has a negative or non-finite number"
     if measured.memory_share is not None and not 0 <= measured.memory_share <= 1:
         return "the measurement took less than nothing of the memory, or more than all"
-    if not sum(measured.forward_s) + sum(measured.backward_s) > 0:
+    if not plain_sum(measured.forward_s) + plain_sum(measured.backward_s) > 0:
         return "the measurement shows no computation"
     return None
 

@@ -29,6 +29,7 @@ from schemas.placement import (
     Proportional,
     Relaxed,
 )
+from shared.domain.sums import plain_sum
 
 SHARES_ALIKE = 0.05
 """of its own that a node's share must change by, at the least, for a job to be started anew"""
@@ -153,7 +154,7 @@ class OfForked(Meaning):
 
     def share(self, gang: Gang, node: NodeId) -> float:
         shares = self._shares(gang)
-        return shares[node] / sum(shares.values())
+        return shares[node] / plain_sum(shares.values())
 
     def quotas(self, gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
         """HadarE divides steps, of `batch_size` samples each, by largest remainders.
@@ -161,7 +162,7 @@ class OfForked(Meaning):
         What shares that sum to less than 1 leave to later rounds takes part as one more copy.
         """
         shares = self._shares(gang)
-        later = 1.0 - sum(shares.values())
+        later = 1.0 - plain_sum(shares.values())
         weights = (*shares.values(), later if later > ROUNDING else 0.0)
         steps = divided(-int(-max(left, 0.0) // batch_size), weights)
         return {node: float(step * batch_size) for node, step in zip(shares, steps, strict=False)}
@@ -415,7 +416,7 @@ def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: 
     more than one GPU.
     """
     rate_of = dict(zip(gang.nodes, rates, strict=True))
-    return sum(
+    return plain_sum(
         MEANINGS[type(part.sync)].throughput(part, rate_of, batch_size, exchange_s) for part in parts(gang)
     )
 
@@ -447,7 +448,7 @@ def divided(whole: int, weights: Sequence[float]) -> tuple[int, ...]:
 
     Each part is less than 1 off its exact share.
     """
-    total = sum(weights)
+    total = plain_sum(weights)
     exact = [whole * weight / total for weight in weights]
     shares = [int(share) for share in exact]
     order = sorted(range(len(exact)), key=lambda index: shares[index] - exact[index])
@@ -495,4 +496,4 @@ def merged(base: float, counts: Iterable[float], samples: float) -> float:
     `base`: in the checkpoint that all copies started from. `counts`: the newest of each copy that counts,
     `base` included.
     """
-    return min(base + sum(count - base for count in counts), samples)
+    return min(base + plain_sum(count - base for count in counts), samples)

@@ -36,6 +36,7 @@ from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
 from shared.domain.catalogue import InvalidCatalogue
 from shared.domain.residents import Residents
+from shared.domain.sums import plain_sum
 from shared.runtime.clock import Clock
 from shared.runtime.files import fault, read_file
 from shared.runtime.plugins import WORLDS
@@ -158,7 +159,7 @@ class EmulatedRunner:
             self._world.all_reduce(ring, size=size, repeats=question.repeats, key=f"{where}/{size:.0f}")
             for size in question.sizes
         )
-        await self._clock.sleep(sum(map(sum, seconds)))
+        await self._clock.sleep(plain_sum(map(plain_sum, seconds)))
         return AllReduceTimes(seconds=seconds)
 
     def running(self) -> tuple[PlacementId, ...]:
@@ -218,7 +219,9 @@ class EmulatedRunner:
             self._end(worker, Failed(order.placement_id, str(error), lasting=True))
             return
         done = Profiled(order.placement_id, measured)
-        self._wait(worker, self._clock.now() + sum(measured.iteration_s), lambda one: self._end(one, done))
+        self._wait(
+            worker, self._clock.now() + plain_sum(measured.iteration_s), lambda one: self._end(one, done)
+        )
 
     def _run_on(self, worker: Emulated, progress: Progress) -> None:
         """Train until the stretch's end or the job's, whichever comes first.

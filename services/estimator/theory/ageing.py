@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from schemas.ids import GpuType
+from shared.domain.sums import plain_sum
 
 
 def shares(gpu_types: Sequence[GpuType], gpus: Mapping[GpuType, int]) -> dict[GpuType, float]:
@@ -28,7 +29,7 @@ def age_s(
     `single_gpu` in samples/s; R_avg is the mean of the demand set.
     """
     r_avg = sum(demand) / len(demand)
-    return sum(share[gpu_type] * samples / (rate * r_avg) for gpu_type, rate in single_gpu.items())
+    return plain_sum(share[gpu_type] * samples / (rate * r_avg) for gpu_type, rate in single_gpu.items())
 
 
 def sensitivity(
@@ -40,4 +41,4 @@ def sensitivity(
 
     `paired` in samples/s per GPU.
     """
-    return sum(share[gpu_type] * rate / paired[gpu_type] for gpu_type, rate in single_gpu.items())
+    return plain_sum(share[gpu_type] * rate / paired[gpu_type] for gpu_type, rate in single_gpu.items())

@@ -26,6 +26,7 @@ from schemas.settings import Settings
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.state import State, TrackedJob, stands_by, types_of
 from shared.domain import gangs, in_turns
+from shared.domain.sums import plain_sum
 
 
 class Stays(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
     kept = {placement.placement_id for placement in plan.placements}
     next_of = {each.job_id: each.gang for each in plan.placements}
     merged = {job_id for job_id, gang in next_of.items() if gangs.merges(gang)}
-    return sum(
+    return plain_sum(
         job.running.gpus * job.share * _move_s(state, job_id, job, next_of.get(job_id), settings)
         for job_id, job in state.jobs.items()
         if job.running is not None and state.claims.of_job.get(job_id, "") not in kept

@@ -18,6 +18,7 @@ from services.planner.solver.budget import Budget
 from services.planner.solver.greedy import first_fit
 from services.planner.solver.problem import NOTHING, Problem
 from shared.domain.arrays import Ints
+from shared.domain.sums import plain_sum
 
 SWEEPS = 3
 """over all that move, at most"""
@@ -41,8 +42,8 @@ def stayed(problem: Problem, choice: Ints, least: float, budget: Budget) -> Ints
         if not movers or spare < 0:
             break
         # First what costs less than its share, then what the plan can bear.
-        back = sum(plan.put_back(job, spare / len(movers)) for job in movers)
-        back += sum(plan.put_back(job, plan.worth - least) for job in plan.movers())
+        back = plain_sum(plan.put_back(job, spare / len(movers)) for job in movers)
+        back += plain_sum(plan.put_back(job, plan.worth - least) for job in plan.movers())
         if not back:
             break
     return plan.choice
@@ -109,7 +110,7 @@ class _Plan:
                 return None
             self._shift(free, row, -1)
             rows[other] = row
-        cost = sum([self._worth_of(one) - float(self._value[row]) for one, row in rows.items()])
+        cost = plain_sum([self._worth_of(one) - float(self._value[row]) for one, row in rows.items()])
         return _Exchange(rows, cost)
 
     def _in_the_way(self, job: int, node: int, lacking: int, others: list[int]) -> int | None:

@@ -49,6 +49,7 @@ from shared.domain.metrics.fairness import equal_sharing_ratios, ftf_rhos, jain
 from shared.domain.metrics.merging import merging
 from shared.domain.metrics.use import cluster_throughput_mean, cru, cru_slots, first_submission, gru, span_s
 from shared.domain.states import WAITING, JobState
+from shared.domain.sums import plain_sum
 
 RAQLR_WINDOW_S = 4 * 3600.0
 
@@ -209,7 +210,7 @@ def lost_work_gpu_s(ledger: Ledger) -> float:
     order to stop to its end. Restore: from the first order to start to JobStarted, at every start but a
     job's first. What a cancelled or failed job had done is nobody's to recompute, so it is not counted.
     """
-    return sum(record.lost_gpu_s for record in ledger.jobs.values())
+    return plain_sum(record.lost_gpu_s for record in ledger.jobs.values())
 
 
 # ---- plans
@@ -224,7 +225,7 @@ def fragments_mean(ledger: Ledger) -> float | None:
     for plan in ledger.plans:
         if first <= plan.view.at <= last:
             rounds.setdefault(plan.view.round, []).append(plan.fragments)
-    return mean([sum(found) / len(found) for found in rounds.values()])
+    return mean([plain_sum(found) / len(found) for found in rounds.values()])
 
 
 def decisions_s(ledger: Ledger) -> list[float]:

@@ -9,6 +9,7 @@ from schemas.ids import GpuType, JobId
 from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord
+from shared.domain.sums import plain_sum
 
 
 def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
@@ -81,14 +82,14 @@ def isolated_s(
     usable = sum(gpus.get(kind, 0) for kind in single_gpu)
     if not usable or sharers <= 0:
         return None
-    speed = sum(gpus.get(kind, 0) * rate for kind, rate in single_gpu.items()) / usable
+    speed = plain_sum(gpus.get(kind, 0) * rate for kind, rate in single_gpu.items()) / usable
     rate = min(usable / sharers, largest) * speed
     return samples / rate if rate > 0 else None
 
 
 def single_gpu_mean(record: JobRecord) -> float:
     """Samples/s on one GPU, plain mean over the types. Needs an estimate."""
-    return sum(record.single_gpu.values()) / len(record.single_gpu) or math.inf
+    return plain_sum(record.single_gpu.values()) / len(record.single_gpu) or math.inf
 
 
 def jain(values: Sequence[float]) -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from shared.domain.ledger.records import JobRecord, Run
+from shared.domain.sums import plain_sum
 
 
 class Merging(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +31,10 @@ def merging(records: Iterable[JobRecord]) -> Merging:
     steps = [count for batch_size, run in merged for count in _steps(run, batch_size)]
     return Merging(
         merges=len(merged),
-        steps_mean=sum(steps) / len(steps) if steps else None,
+        steps_mean=plain_sum(steps) / len(steps) if steps else None,
         steps_max=max(steps, default=None),
         share_max=max(
-            (max(run.copies.values()) / sum(run.copies.values()) for _, run in merged), default=None
+            (max(run.copies.values()) / plain_sum(run.copies.values()) for _, run in merged), default=None
         ),
     )
 

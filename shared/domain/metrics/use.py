@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics.fairness import single_gpu_mean
+from shared.domain.sums import plain_sum
 
 ROUNDING = 1e-6
 """of a round: what is over is no further one"""
@@ -14,14 +15,14 @@ ROUNDING = 1e-6
 def gru(ledger: Ledger, now: float) -> float | None:
     """Busy GPU time / available GPU time; a lost node's GPUs are not available."""
     nodes = ledger.nodes.values()
-    busy = sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
+    busy = plain_sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
     return _use(ledger, now, busy, [float(node.node.gpus) for node in nodes])
 
 
 def cru(ledger: Ledger, now: float) -> float | None:
     """Time of nodes with a busy GPU / time of nodes (Hadar's definition)."""
     nodes = ledger.nodes.values()
-    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
+    busy = plain_sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
     return _use(ledger, now, busy, [1.0 for _ in nodes])
 
 
@@ -35,7 +36,7 @@ def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
     first, last = span_s(ledger, now)
     rounds = math.ceil((last - first) / round_s - ROUNDING)
     nodes = ledger.nodes.values()
-    busy = sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
+    busy = plain_sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
     use = _share(busy, len(nodes) * round_s * rounds)
     return None if use is None else min(use, 1.0)
 
@@ -45,7 +46,7 @@ def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) ->
         return None
     span = span_s(ledger, now)
     nodes = ledger.nodes.values()
-    there = sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
+    there = plain_sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
     use = _share(busy_s, there)
     return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
 
@@ -59,14 +60,14 @@ def cluster_throughput_mean(ledger: Ledger, now: float) -> float | None:
     if not ledger.jobs:
         return None
     first, last = span_s(ledger, now)
-    work = sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
+    work = plain_sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
     return _share(work, last - first)
 
 
 def cluster_throughput_now(ledger: Ledger) -> float:
     """Σ over running jobs of samples/s, as estimated when placed, ÷ single-GPU mean."""
     running = ((record, record.present) for record in estimated(ledger))
-    return sum((run.throughput or 0.0) / single_gpu_mean(record) for record, run in running if run)
+    return plain_sum((run.throughput or 0.0) / single_gpu_mean(record) for record, run in running if run)
 
 
 # ---- the span of a workload
@@ -98,7 +99,7 @@ def _unsettled_s(node: NodeRecord, now: float) -> float:
 def _up_s(node: NodeRecord, span: tuple[float, float]) -> float:
     first, last = span
     spells = [*node.up, (node.up_since, last)] if node.alive else node.up
-    return sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
+    return plain_sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
 
 
 def _share(part: float, whole: float) -> float | None:

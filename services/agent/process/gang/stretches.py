@@ -8,6 +8,7 @@ from schemas.ids import NodeId
 from schemas.measurements import Stretch
 from services.agent.process.gang.messages import ObservedMessage
 from services.agent.tasks import Observed
+from shared.domain.sums import plain_sum
 
 ITERATIONS_MAX = 32
 """of which an observation holds the times, of each rank the newest"""
@@ -40,10 +41,10 @@ class Stretches:
 
     @property
     def _seconds(self) -> float:
-        return sum(seconds for seconds, _ in self._ran)
+        return plain_sum(seconds for seconds, _ in self._ran)
 
     def _cut(self) -> Observed | None:
-        seconds, samples = self._seconds, sum(samples for _, samples in self._ran)
+        seconds, samples = self._seconds, plain_sum(samples for _, samples in self._ran)
         if samples <= 0.0:
             return None
         stretch = Stretch(

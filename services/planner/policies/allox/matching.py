@@ -22,6 +22,7 @@ import numpy as np
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
 from shared.domain.arrays import Floats, Ints
+from shared.domain.sums import plain_sum
 
 TICK_S = 1e-3
 """costs are whole ticks"""
@@ -122,7 +123,7 @@ class _Program:
         ends = 0.0
         for (free_in_s, machines), taken in zip(self._free, units.sum(axis=0), strict=True):
             each = np.repeat(free_in_s, machines)
-            ends += sum(float(each[:count].sum()) for count in taken.tolist())
+            ends += plain_sum(float(each[:count].sum()) for count in taken.tolist())
         return float(own + ends / self._widths.mean())
 
 

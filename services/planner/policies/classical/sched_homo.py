@@ -28,6 +28,7 @@ from services.planner.policies.kit.keeping import kept
 from services.planner.policies.kit.ordered import choices, walk_s
 from services.planner.policies.kit.rigid import RigidOptions, rigid
 from services.planner.solver.problem import Solve
+from shared.domain.sums import plain_sum
 
 SHORTEST_BATCH_S = 60.0
 LONGEST_BATCH_S = 1e12
@@ -152,7 +153,7 @@ class SchedHomo:
         if not possible:
             return None
         gpus = rigid(possible, self._options.rigid_demand)
-        task_s = sum(job.batch_size / job.single_gpu[name] for name in types) / len(types)
+        task_s = plain_sum(job.batch_size / job.single_gpu[name] for name in types) / len(types)
         left = max((job.samples - job.samples_done) / (gpus * job.batch_size), 1.0)
         return BatchJob(seen=job, gpus=gpus, run_s=task_s * (left if self._options.sizes == "known" else 1.0))
 

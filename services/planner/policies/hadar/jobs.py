@@ -15,6 +15,7 @@ import msgspec
 
 from schemas.ids import JobId
 from services.planner.policies.kit.completion import SHORTEST_S
+from shared.domain.sums import plain_sum
 
 Stake = Literal["total", "delay"]
 GpusByNode = tuple[tuple[int, int], ...]
@@ -71,4 +72,4 @@ def mean_speed(speeds: Sequence[float], gpus: Sequence[int]) -> float:
     """Of one GPU over those that the job can use; both by type. 0: it can use none."""
     usable = [(speed, count) for speed, count in zip(speeds, gpus, strict=True) if speed > 0]
     total = sum(count for _, count in usable)
-    return sum(speed * count for speed, count in usable) / total if total else 0.0
+    return plain_sum(speed * count for speed, count in usable) / total if total else 0.0

@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from services.planner.policies.hadar.jobs import HadarJob, slots, value
+from shared.domain.sums import plain_sum
 
 PriceTop = Literal["job", "gang"]
 """whether (6) is a job's whole value, or divided by W: a full node then keeps no large gang's GPUs out"""
@@ -49,7 +50,7 @@ def dual_prices(
         return DualPrices((0.0,) * len(gpus), (0.0,) * len(gpus), 1)
     fewest, most = _slots_left(jobs, round_s)
     horizon = math.ceil(
-        sum(t_max * job.gpus for t_max, job in zip(most, jobs, strict=True)) / total + max(most)
+        plain_sum(t_max * job.gpus for t_max, job in zip(most, jobs, strict=True)) / total + max(most)
     )
     scale = max(horizon * total / (t_max * job.gpus) for t_max, job in zip(most, jobs, strict=True))
     highest = [_value(job, t_min * round_s, delay_s, top) for t_min, job in zip(fewest, jobs, strict=True)]

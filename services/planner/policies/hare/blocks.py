@@ -29,6 +29,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import msgspec
 
+from shared.domain.sums import plain_sum
+
 RESIDENTS_MOST = 16
 """jobs whose processes one GPU holds, by default: as of the setting `residents_max`"""
 TURNS_MOST = 8
@@ -216,7 +218,7 @@ class _Plan:
             return 0.0
         held = {one for gpu in own.tasks if (one := self._held_of[gpu]) is not None}
         jobs = {job for one in held for job in self._held[one].jobs} - {number}
-        return sum(self._jobs[job].moving_s for job in sorted(jobs))
+        return plain_sum(self._jobs[job].moving_s for job in sorted(jobs))
 
     def _load(self, own: Block) -> float:
         """Of the GPU that it uses most."""
@@ -289,7 +291,7 @@ def _made_of(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterato
 
 def _least_s(job: BlockJob, offer: _Offer, rates: Sequence[float]) -> float:
     """No round is shorter, were its tasks as small as one likes."""
-    rate = sum([rates[gpu] for gpu in offer.gpus])
+    rate = plain_sum([rates[gpu] for gpu in offer.gpus])
     return job.tasks / rate if rate else math.inf
 
 

@@ -27,6 +27,7 @@ from services.planner.policies.hare.rotas import PlannedRota, RotaJob, rota_of
 from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
+from shared.domain.sums import plain_sum
 
 WEIGHT_LEAST = 1e-9
 STEP_S = 1e-7
@@ -81,13 +82,13 @@ class Hare:
                 yield whole, place
                 continue
             parts = [rota(part) for part in _parts(room)]
-            restart_s = sum(
+            restart_s = plain_sum(
                 scene.restart_s(member.block.job, part.gpus)
                 for part in parts
                 for member in part.members
                 if scene.queue[member.block.job].seen.job_id in place.tasks
             )
-            if whole.left_s <= sum(part.left_s for part in parts) + restart_s:
+            if whole.left_s <= plain_sum(part.left_s for part in parts) + restart_s:
                 yield whole, place
             else:
                 yield from ((part, None) for part in parts)

@@ -8,6 +8,7 @@ import numpy as np
 
 from services.planner.policies.hare.blocks import TURNS_MOST, Block
 from shared.domain.rota import Turn, period
+from shared.domain.sums import plain_sum
 
 
 class RotaJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ def rota_of(
     proportions = _proportions(blocks)
     cycles = [_cycle_s(blocks, busy, switch_s, turns) for turns in proportions]
     done = [
-        sum(
+        plain_sum(
             jobs[block.job].weight * count / jobs[block.job].rounds
             for block, count in zip(blocks, turns, strict=True)
         )
@@ -57,16 +58,16 @@ def rota_of(
     ]
     best = done.index(max(done))
     turns, cycle_s = proportions[best], cycles[best]
-    load_s = sum(count * sum(own) for own, count in zip(busy, turns, strict=True))
+    load_s = plain_sum(count * plain_sum(own) for own, count in zip(busy, turns, strict=True))
     return PlannedRota(
         gpus=tuple(gpus),
         members=tuple(
-            RotaMember(block=block, turns=count, share=count * sum(own) / load_s)
+            RotaMember(block=block, turns=count, share=count * plain_sum(own) / load_s)
             for block, own, count in zip(blocks, busy, turns, strict=True)
         ),
         cycle_s=cycle_s,
         left_s=cycle_s
-        * sum(
+        * plain_sum(
             jobs[block.job].weight * jobs[block.job].rounds / count
             for block, count in zip(blocks, turns, strict=True)
         ),

@@ -13,6 +13,7 @@ from services.planner.policies.hlas.options import HlasOptions
 from services.planner.policies.hlas.queues import QueuePlace, Yardstick, yardstick
 from services.planner.policies.hlas.room import nodes_of
 from services.planner.policies.kit.known_jobs import count
+from shared.domain.sums import plain_sum
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ def contenders(view: View, before: HlasMemory, options: HlasOptions) -> Iterator
         rates = {kind: job.single_gpu.get(kind, 0.0) for kind in job.gpu_types if kind in sizes}
         rates = {kind: rate for kind, rate in rates.items() if rate > 0}
         scale = known.scale if known and known.scale in job.demand else _scale(job, sizes, options)
-        speed = sum(rate * sizes[kind] for kind, rate in rates.items())
+        speed = plain_sum(rate * sizes[kind] for kind, rate in rates.items())
         yard = yardstick(float(scale * job.batch_size), speed, groups)
         yield Contender(
             job=job,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from services.planner.policies.contract.view import ViewJob
+from shared.domain.sums import plain_sum
 from shared.runtime.plugins import PREDICTORS
 
 
@@ -49,7 +50,7 @@ def history(asked: JobSoFar) -> float | None:
     """The mean of the rounds that ended jobs of the workload ran from here."""
     if not asked.ended:
         return None
-    return sum(max(rounds - asked.rounds, 0.0) for rounds in asked.ended) / len(asked.ended)
+    return plain_sum(max(rounds - asked.rounds, 0.0) for rounds in asked.ended) / len(asked.ended)
 
 
 def conservative(asked: JobSoFar, predictor: Predictor, alpha: int) -> int:

@@ -15,6 +15,7 @@ from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.speeds import Answers, AskedGang, GangSpeeds
 from services.planner.policies.jps.splits.exact import optimum, vectors
 from shared.domain.arrays import Floats
+from shared.domain.sums import plain_sum
 
 VECTORS_AT_MOST = 20_000
 """GPU counts by type that one job may get"""
@@ -56,7 +57,7 @@ class Exhaustive(AtResets):
         rows = optimum(jct, scene.supply.tolist(), idle=self._options.idle)
         if rows is None:
             return Picked(gangs=(None,) * len(plan))
-        mean_s = sum(float(own[row]) for own, row in zip(jct, rows, strict=True)) / len(plan)
+        mean_s = plain_sum(float(own[row]) for own, row in zip(jct, rows, strict=True)) / len(plan)
         places = packing(scene.nodes).places(every[rows], scene.held)
         gangs = tuple(speeds.gang(job, place) for job, place in enumerate(places))
         return Picked(gangs=gangs, mean_s=mean_s, answers=_with_alike(scene, gangs, answered))

@@ -7,6 +7,7 @@ from itertools import accumulate
 from schemas.ids import NodeId
 from schemas.placement import Configuration, Gang
 from services.planner.policies.jps.speeds import GangSpeeds
+from shared.domain.sums import plain_sum
 
 
 def without_slow_nodes(
@@ -59,7 +60,7 @@ def _first(place: Configuration, order: Sequence[NodeId], gpus: int) -> Configur
 def _about_s(speeds: GangSpeeds, job: int, place: Configuration) -> float:
     """Λ with shares in proportion to speed, were samples divisible."""
     rates = speeds.rates[job]
-    speed = sum(gpus * rates[node] for node, gpus in place.items())
+    speed = plain_sum(gpus * rates[node] for node, gpus in place.items())
     return speeds.spread_s(
         job, sum(place.values()), speed, inside=next(iter(place)) if len(place) == 1 else None
     )

@@ -19,6 +19,7 @@ from services.planner.policies.jps.splits.dealing import dealt, dealt_by_type, g
 from services.planner.policies.jps.splits.market import transported
 from services.planner.policies.jps.splits.sampling import seeded
 from shared.domain.arrays import Ints
+from shared.domain.sums import plain_sum
 
 SQUEEZED = "the jobs' types leave no other way: GPUs are given as there is room"
 
@@ -43,7 +44,7 @@ class Optimus(AtResets):
     def pick(self, scene: Scene, speeds: GangSpeeds, draft: Draft, answered: Answers) -> Picked:
         [plan] = draft.plans
         found = [fastest(speeds, job, gangs, answered) for job, gangs in enumerate(plan)]
-        mean_s = sum(jct for jct, _ in found) / len(scene.jobs)
+        mean_s = plain_sum(jct for jct, _ in found) / len(scene.jobs)
         return Picked(gangs=tuple(gang for _, gang in found), mean_s=mean_s)
 
     def _blind(self, scene: Scene, speeds: GangSpeeds, demands: list[tuple[int, ...]]) -> Ints | None:

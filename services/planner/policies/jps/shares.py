@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from schemas.ids import NodeId
 from schemas.placement import Configuration, Gang, Proportional
 from shared.domain import gangs
+from shared.domain.sums import plain_sum
 
 ROUNDING = 1e-9
 
@@ -32,8 +33,8 @@ def _limited(
     """Batches of one GPU by node, in proportion to speed, but for those at the limit."""
     full: set[NodeId] = set()
     while True:
-        spare = sum(place.values()) - sum(most[node] * place[node] for node in place if node in full)
-        speed = sum(gpus * rates[node] for node, gpus in place.items() if node not in full)
+        spare = sum(place.values()) - plain_sum(most[node] * place[node] for node in place if node in full)
+        speed = plain_sum(gpus * rates[node] for node, gpus in place.items() if node not in full)
         share = {node: most[node] if node in full else spare * rates[node] / speed for node in place}
         above = {
             node

@@ -21,6 +21,7 @@ from services.planner.policies.jps.scene import Scene
 from services.planner.policies.jps.shares import shared_by_speed
 from services.planner.policies.kit.exchange import exchange_s
 from shared.domain import gangs
+from shared.domain.sums import plain_sum
 
 AskedGang = tuple[int, Gang]
 """job by position, and its gang"""
@@ -104,7 +105,7 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
             return gang.gpus * min(rates)
         if self._is_held(job, gang, gang.sync):
             return gangs.throughput(gang, rates, self.scene.jobs[job].batch_size)
-        return sum(one.gpus * rate for one, rate in zip(gang.members, rates, strict=True))
+        return plain_sum(one.gpus * rate for one, rate in zip(gang.members, rates, strict=True))
 
     def _is_held(self, job: int, gang: Gang, shares: Proportional) -> bool:
         """Whether some GPU takes the most that it may."""

@@ -6,6 +6,7 @@ Data: the queue in order, each job with its minimum demand R_1 and its placement
 from collections.abc import Sequence
 
 from services.planner.policies.contract.view import ViewJob
+from shared.domain.sums import plain_sum
 
 
 def service_window(queue: Sequence[ViewJob], gpus: float) -> int:
@@ -31,8 +32,8 @@ def adjusted(queue: Sequence[ViewJob], length: int, idle: int, *, last_gpu: bool
     window = list(queue[:length])
     if not window:
         return window
-    mean_queue = sum(job.sensitivity for job in queue) / len(queue)
-    total = sum(job.sensitivity for job in window)
+    mean_queue = plain_sum(job.sensitivity for job in queue) / len(queue)
+    total = plain_sum(job.sensitivity for job in window)
     for job in queue[length:]:
         if total / len(window) <= mean_queue:
             break

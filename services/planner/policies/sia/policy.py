@@ -49,6 +49,7 @@ from services.planner.policies.sia.utilities import (
 )
 from services.planner.solver.problem import NOTHING, Solve
 from shared.domain.arrays import Floats
+from shared.domain.sums import plain_sum
 
 GAP = 1e-4
 """tolerated at most, as by the authors: a hundredth of the whole is dozens of small jobs left out"""
@@ -235,7 +236,7 @@ class Sia:
     def _restart_s(self, job: ViewJob, view: View) -> float:
         """What a restart of the job costs: of the first word that its name contains, or else as measured."""
         measured = view.restarts_s.get(job.workload, {}).values()
-        usual_s = sum(measured) / len(measured) if measured else view.restart_s
+        usual_s = plain_sum(measured) / len(measured) if measured else view.restart_s
         return next((cost_s for word, cost_s in self._costs.items() if word in job.job_id), usual_s)
 
 
@@ -291,7 +292,7 @@ def _largest(view: View) -> dict[JobId, int]:
         job.job_id: max(
             known.get(job.job_id, 1),
             job.present.gang.gpus if job.present is not None else 1,
-            int(job.attained_gpu_s / max(sum(job.received_s.values()), 1.0)),
+            int(job.attained_gpu_s / max(plain_sum(job.received_s.values()), 1.0)),
         )
         for job in view.jobs
     }

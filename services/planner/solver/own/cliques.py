@@ -15,6 +15,7 @@ import numpy as np
 
 from services.planner.solver.own.columns import Columns
 from shared.domain.arrays import Flags, Floats, Ints
+from shared.domain.sums import plain_sum
 
 MOST = 2_000
 """configurations among which cliques are looked for"""
@@ -52,7 +53,7 @@ def broken_cliques(excluded: Flags, x: Floats) -> Iterator[Ints]:
             continue
         clique = _grown(begin, neighbours)
         members = [position for position in _positions(clique) if position < partly]
-        if clique not in known and sum([share[position] for position in members]) > BROKEN:
+        if clique not in known and plain_sum([share[position] for position in members]) > BROKEN:
             known.add(clique)
             yield np.sort(order[_positions(clique)]).astype(np.int32)
 
