@@ -61,7 +61,7 @@ def rebuild(
     Raises Claimed, Invalid, Failure; then the old file is where it was.
     """
     if not (data / "nats").exists():
-        raise Invalid(f"{data} is no folder of a stack: it has no NATS in it")
+        raise Invalid(f"{data} is not the data folder of a stack: NATS has stored nothing there")
     if servers_begun(data / "nats") > 1:
         raise Invalid(f"{data} has several NATS servers: let an empty store learn from an export")
     target, counts = store_of(data, instance), law_of(settings.equations_as_printed).counts

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import fields
 
 from hopyard.failures import Invalid, not_installed
 from hopyard.local.processes import Say
@@ -19,6 +20,8 @@ from services.planner.policies.registry import Registry, UnfitPolicy, names, opt
 from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")
+EXAMPLE = "submit=date,gpus=n"
+"""of --columns"""
 
 
 def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = None) -> ScenarioFile:
@@ -30,7 +33,7 @@ def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = 
     if trace is not None:
         scenario = _traced(scenario, trace, None if columns is None else named_columns(columns))
     elif columns is not None:
-        raise Invalid("--columns is about a file that --trace names")
+        raise Invalid("--columns needs a --trace, whose columns it names")
     valid(lambda: scenarios.arrivals(scenario))
     return scenario
 
@@ -98,9 +101,11 @@ def named_columns(text: str) -> TraceColumns:
     pairs = [part.partition("=") for part in text.split(",")]
     try:
         return msgspec.convert({what.strip(): column for what, _, column in pairs}, TraceColumns)
-    except msgspec.ValidationError as error:
-        known = ", ".join(TraceColumns.__struct_fields__)
-        raise Invalid(f"--columns {text}: {error}; it is WHAT=COLUMN, and what there is: {known}") from None
+    except msgspec.ValidationError:
+        must = ", ".join(field.name for field in fields(TraceColumns) if field.required)
+        may = ", ".join(field.name for field in fields(TraceColumns) if not field.required)
+        wanted = f"name the columns for {must}, optionally for {may}, as {EXAMPLE}"
+        raise Invalid(f"--columns {text}: {wanted}") from None
 
 
 def _traced(scenario: ScenarioFile, trace: Path, columns: TraceColumns | None) -> ScenarioFile:

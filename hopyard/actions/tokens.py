@@ -49,7 +49,7 @@ def tokens_file(named: Path | None) -> Path:
 def create(file: Path, role: Role, *, user: str, project: str, days: float, note: str) -> MadeToken:
     """`days` 0: it never expires. Raises Failure."""
     if role is Role.SUBMITTER and not user:
-        raise Invalid("--user is missing: it owns the jobs that are submitted with the token")
+        raise Invalid("--user is missing: the user who will own the jobs submitted with the token")
     now = time.time()
     expires_at = now + days * DAY_S if days else None
     token, entry = issued(role, user=user, now=now, project=project, expires_at=expires_at, note=note)
@@ -69,7 +69,7 @@ def revoke(file: Path, token_id: str) -> TokenEntry:
     """Revoke a token. Raises Failure if there is none of this id."""
     found = next((entry for entry in _read(file) if entry.token_id == token_id), None)
     if found is None:
-        raise Failure(f"{file} has no token {token_id}; `hopyard token list` names them")
+        raise Failure(f"{file} has no token {token_id}; `hopyard token list` lists them")
     _change(file, lambda there: tuple(entry for entry in there if entry.token_id != token_id))
     return found
 

@@ -186,7 +186,7 @@ def admit(
     from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
 
     if (name is None) != whichever:
-        raise Invalid("NODE or --any: one of them")
+        raise Invalid("give either a NODE or --any")
     data = my_folder(Path.cwd())
     account = admitted(data, name) if name else admitted_any(data)
     if file:

@@ -174,9 +174,9 @@ def up(
 
     check_policy(policy)
     if nats not in CLUSTERS:
-        raise Invalid(f"--nats {nats}: 1, 3 or 5 servers; of an even number no more may be lost")
+        raise Invalid(f"--nats {nats}: choose 1, 3 or 5; an even number of servers can lose no more than one fewer")
     if cluster and listen:
-        raise Invalid("--cluster has emulated nodes, and --listen has none: one of them")
+        raise Invalid("choose either --cluster, which has emulated nodes, or --listen, by which agents join")
     chosen = None if cluster or listen else chosen_scenario(scenario)
     spec = action.UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster) if cluster else None,

@@ -54,7 +54,7 @@ def admitted(data: Path, node_id: str) -> Path:
     try:
         name = msgspec.convert(node_id, Name)
     except msgspec.ValidationError:
-        raise Invalid(f"{node_id} names no node: lower-case letters, digits and dashes do") from None
+        raise Invalid(f"{node_id}: the name of a node has lower-case letters, digits and dashes") from None
     _mark_of(data, name).unlink(missing_ok=True)
     return ensure_account(data, agent_of(name))
 

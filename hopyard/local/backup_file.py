@@ -113,7 +113,7 @@ def opened(path: Path) -> Iterator["Backup"]:
         with tarfile.open(path, "r:") as tar:
             yield Backup(path, tar)
     except (tarfile.TarError, EOFError) as error:
-        raise Invalid(f"{path}: is no backup, or a damaged one: {error}") from None
+        raise Invalid(f"{path}: not a backup, or a damaged one: {error}") from None
     except OSError as error:
         raise Invalid(f"{path}: {error.strerror or error}") from None
 
@@ -160,7 +160,7 @@ class Backup:
     def _manifest(self) -> Manifest:
         member = self._tar.next()
         if member is None or member.name != MANIFEST:
-            raise Invalid(f"{self._path}: is no backup: {MANIFEST} is not its first part")
+            raise Invalid(f"{self._path}: not a backup: its first part is not {MANIFEST}")
         try:
             data = self.small(MANIFEST, MANIFEST_MAX_BYTES)
             if self.small(DIGEST, DIGEST_MAX_BYTES) != hashlib.sha256(data).hexdigest().encode():

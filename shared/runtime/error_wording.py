@@ -43,12 +43,12 @@ def worded(reason: str, kind: object, path: str) -> str:
         known = list(dict.fromkeys(_values(types)))
         return f"{found['value']} is none of {listed(known)}{hint(found['value'].strip(QUOTE), known)}"
     if _MATCHING.match(reason):
-        return f"it may be {' or '.join(_described(types)) or 'text of another form'}"
+        return f"it must be {' or '.join(_described(types)) or 'text of another form'}"
     if found := _EXPECTED.match(reason):
         kinds = [WORDS.get(each, each) for each in found["kinds"].split(" | ")]
-        got = f", and is {WORDS.get(found['got'], found['got'])}" if found["got"] else ""
+        got = f", but is {WORDS.get(found['got'], found['got'])}" if found["got"] else ""
         quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in PLAIN else ""
-        return f"it may be {_either(kinds)}{found['bound']}{got}{quoted}"
+        return f"it must be {_either(kinds)}{found['bound']}{got}{quoted}"
     return reason
 
 

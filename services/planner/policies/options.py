@@ -40,8 +40,8 @@ def _value(field: msgspec.structs.FieldInfo, text: str, policy: str) -> Value:
         return converted(text, field.type, f"policy {policy}, option {field.name}")
     except ValueError:
         near = hint(text, [str(one) for one in get_args(field.type)])
-        may_be = f"it may be {_choices(field.type)}, and is {text!r}{near}"
-        raise ValueError(f"policy {policy}, option {field.name}: {may_be}") from None
+        rule = f"it must be {_choices(field.type)}, but is {text!r}{near}"
+        raise ValueError(f"policy {policy}, option {field.name}: {rule}") from None
 
 
 def described(kind: type[msgspec.Struct]) -> list[DescribedOption]:

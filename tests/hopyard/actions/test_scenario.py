@@ -15,9 +15,9 @@ def test_columns_are_typed_in_one_word() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("submit=a", "missing required field `gpus`"),
-        ("submit=a,gpus=b,length=c", "unknown field `length`"),
-        ("", "what there is: submit, gpus, seconds, model, user"),
+        ("submit=a", "name the columns for submit, gpus, optionally for seconds, model, user"),
+        ("submit=a,gpus=b,length=c", "name the columns for submit, gpus"),
+        ("", "submit=date,gpus=n"),
     ],
 )
 def test_what_is_no_column_is_refused_with_what_there_is(text: str, complaint: str) -> None:
@@ -26,7 +26,7 @@ def test_what_is_no_column_is_refused_with_what_there_is(text: str, complaint: s
 
 
 def test_columns_without_a_trace_are_refused() -> None:
-    with pytest.raises(Invalid, match="--columns is about a file that --trace names"):
+    with pytest.raises(Invalid, match="--columns needs a --trace, whose columns it names"):
         chosen_scenario("tiny", columns="submit=a,gpus=b")
 
 

@@ -94,20 +94,20 @@ A_FOLDER = "an absolute path without .. and without control characters"
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        ("time_limit: tomorrow", f"job.yaml:5: $.time_limit: it may be {TIME_LIMIT}"),
-        ("time_limit: 2 hours", f"job.yaml:5: $.time_limit: it may be {TIME_LIMIT}"),
-        ('time_limit: "2h\\n"', f"job.yaml:5: $.time_limit: it may be {TIME_LIMIT}"),
+        ("time_limit: tomorrow", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ("time_limit: 2 hours", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ('time_limit: "2h\\n"', f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
         ("time_limit: 0s", "$.time_limit: 0 seconds; it may be from 1 to 1e+08"),
-        ("memory: 8G", f"job.yaml:5: $.memory: it may be {MEMORY}"),
+        ("memory: 8G", f"job.yaml:5: $.memory: it must be {MEMORY}"),
         ("memory: 8", "$.memory: 8 bytes; it may be from 1e+06 to 1e+15"),
-        ("working_directory: data", f"job.yaml:5: $.working_directory: it may be {A_FOLDER}"),
-        ("working_directory: /data/../etc", f"job.yaml:5: $.working_directory: it may be {A_FOLDER}"),
-        ('working_directory: "/data\\n/x"', f"job.yaml:5: $.working_directory: it may be {A_FOLDER}"),
-        ('working_directory: "/data\\0"', f"job.yaml:5: $.working_directory: it may be {A_FOLDER}"),
-        ("checkpoint: {folder: ../x}", f"job.yaml:5: $.checkpoint.folder: it may be {A_FOLDER}"),
-        ("retries: -1", "job.yaml:5: $.retries: it may be a whole number >= 0"),
-        ("cpus: 0", "job.yaml:5: $.cpus: it may be a number > 0.0"),
-        ("preemptible: maybe", "job.yaml:5: $.preemptible: it may be true or false, and is text"),
+        ("working_directory: data", f"job.yaml:5: $.working_directory: it must be {A_FOLDER}"),
+        ("working_directory: /data/../etc", f"job.yaml:5: $.working_directory: it must be {A_FOLDER}"),
+        ('working_directory: "/data\\n/x"', f"job.yaml:5: $.working_directory: it must be {A_FOLDER}"),
+        ('working_directory: "/data\\0"', f"job.yaml:5: $.working_directory: it must be {A_FOLDER}"),
+        ("checkpoint: {folder: ../x}", f"job.yaml:5: $.checkpoint.folder: it must be {A_FOLDER}"),
+        ("retries: -1", "job.yaml:5: $.retries: it must be a whole number >= 0"),
+        ("cpus: 0", "job.yaml:5: $.cpus: it must be a number > 0.0"),
+        ("preemptible: maybe", "job.yaml:5: $.preemptible: it must be true or false, but is text"),
         ("command: ''", "$.command: is empty"),
         ("command: ['']", "$.command[0]: is empty; it names the program"),
         ('command: [python, "a\\0b"]', "$.command[1]: holds a NUL, which no argument of a process can"),
@@ -121,7 +121,7 @@ A_FOLDER = "an absolute path without .. and without control characters"
         ),
         (
             "environment: {A: 4}",
-            "job.yaml:5: $.environment[...]: it may be text, and is a whole number; in quotes it is text",
+            "job.yaml:5: $.environment[...]: it must be text, but is a whole number; in quotes it is text",
         ),
         (
             "environment: {a-b: x}",
@@ -148,7 +148,7 @@ def test_what_makes_no_sense_is_refused_in_words(more: str, text: str) -> None:
 @pytest.mark.parametrize("image", ["--privileged", "a b", "a;b", '"a\\n"', "../x"])
 def test_an_image_is_a_name_and_never_an_option(image: str) -> None:
     assert refusal(f"image: {image}").endswith(
-        "it may be the name of a container's image, such as pytorch/pytorch:2.6.0"
+        "it must be the name of a container's image, such as pytorch/pytorch:2.6.0"
     )
 
 

@@ -31,16 +31,16 @@ def refused(value: object, kind: type) -> str:
         ),
         ({"workload": {"modle": "m"}}, "$.workload.modle: there is no such field; did you mean model?"),
         ({"workload": {"model": "m"}}, "$.workload.dataset: this field is missing"),
-        ({"name": "Not this"}, "$.name: it may be up to 63 lower-case letters, digits and dashes"),
-        ({"gpus": "many"}, "$.gpus: it may be a whole number, a mapping or a list, and is text"),
-        ({"gpus": 0}, "$.gpus: it may be a whole number >= 1"),
-        ({"gpus": [1, -1]}, "$.gpus[1]: it may be a whole number >= 1"),
+        ({"name": "Not this"}, "$.name: it must be up to 63 lower-case letters, digits and dashes"),
+        ({"gpus": "many"}, "$.gpus: it must be a whole number, a mapping or a list, but is text"),
+        ({"gpus": 0}, "$.gpus: it must be a whole number >= 1"),
+        ({"gpus": [1, -1]}, "$.gpus[1]: it must be a whole number >= 1"),
         (
             {"learning_rate": {"value": 1.0, "rule": "linar"}},
             "$.learning_rate.rule: 'linar' is none of constant, linear, sqrt; did you mean linear?",
         ),
-        ({"priority": "high"}, "$.priority: it may be a number, and is text"),
-        ({"gpu_types": []}, "$.gpu_types: it may be a list of length >= 1"),
+        ({"priority": "high"}, "$.priority: it must be a number, but is text"),
+        ({"gpu_types": []}, "$.gpu_types: it must be a list of length >= 1"),
     ],
 )
 def test_of_a_job(change: dict[str, object], said: str) -> None:

@@ -86,7 +86,7 @@ def test_a_fault_in_one_of_several_named_entries_points_at_it_or_at_all_of_them(
 def test_the_error_reads_as_one_line() -> None:
     assert (
         str(refused("name: 3"))
-        == "cart.yaml:1: $.name: it may be text, and is a whole number; in quotes it is text"
+        == "cart.yaml:1: $.name: it must be text, but is a whole number; in quotes it is text"
     )
 
 

@@ -108,7 +108,7 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
     [
         ("hops+nothing=1", "policy hops has no option nothing; it has priority_power, "),
         ("hops+moving_cost=1", "did you mean moving_cost_s?"),
-        ("hops+window_factor=much", "policy hops, option window_factor: it may be a number"),
+        ("hops+window_factor=much", "policy hops, option window_factor: it must be a number"),
         ("hops+gap=much", "Expected `float`"),
         ("hops+gap", "a policy is written NAME"),
     ],

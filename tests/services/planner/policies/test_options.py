@@ -74,9 +74,9 @@ def test_a_policy_with_options_is_one_file() -> None:
             {"moving_cost": "1"},
             "has no option moving_cost; it has priority_power, .*; did you mean moving_cost_s",
         ),
-        ({"window_factor": "wide"}, "policy hops, option window_factor: it may be a number"),
-        ({"window_factor": "0"}, "policy hops, option window_factor: it may be a number > 0"),
-        ({"priority_rule": "loudest"}, "option priority_rule: it may be lr, ftf, las, sjf, srtf, fifo"),
+        ({"window_factor": "wide"}, "policy hops, option window_factor: it must be a number"),
+        ({"window_factor": "0"}, "policy hops, option window_factor: it must be a number > 0"),
+        ({"priority_rule": "loudest"}, "option priority_rule: it must be lr, ftf, las, sjf, srtf, fifo"),
         ({"moving_cost_s": "nan"}, "policy hops, option moving_cost_s: "),
     ],
 )

@@ -46,7 +46,7 @@ NOT_FOUND = {
     "json:no_such_name": "json has no no_such_name",
     "json:loads": "TypeError",
     "json:dumps+indent=2": "has no option indent; it has none",
-    "hops+window_factor=wide": "option window_factor: it may be a number",
+    "hops+window_factor=wide": "option window_factor: it must be a number",
     HERE + "hangs:Policy": "no answer within 1 s",
     HERE + "dies:Policy": "the process ended with exit code 3",
 }

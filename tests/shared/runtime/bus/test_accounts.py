@@ -423,7 +423,7 @@ def test_who_is_expelled_stays_out_at_the_next_start_until_it_is_admitted(tmp_pa
 
 @pytest.mark.parametrize("name", ["../planner", "a.b", "*", ">", "", "N", "a b"])
 def test_what_is_no_name_is_admitted_as_no_node(tmp_path: Path, name: str) -> None:
-    with pytest.raises(Invalid, match="names no node"):
+    with pytest.raises(Invalid, match="the name of a node has"):
         admitted(tmp_path, name)
     assert not folder_of(tmp_path).exists()
 
