@@ -1,8 +1,8 @@
 """Admission's decisions: which submission becomes a job, which job may be cancelled, which policy is chosen.
 
-Facts move jobs through the table of states; questions come from the HTTP API. Until a
-submission it has published comes back through the stream the core remembers it, so that two submissions in
-flight share neither a number nor a key.
+Facts move jobs through the table of states; questions come from the HTTP API. The core remembers each
+submission from when it publishes it until the stream brings it back, so that two submissions in flight share
+neither a number nor a key.
 """
 
 from collections.abc import Sequence
@@ -87,10 +87,11 @@ class Admission:
         self._in_flight: dict[str, JobSubmitted] = {}
         """by key, as `own_key` has it: published, and not yet back from the stream"""
         self._number = 0
+        """the number in the newest job id"""
         self._caught_up = False
         self._waiting: list[Asked] = []
         self._known: KnownCluster | None = None
-        """until a fact about nodes"""
+        """None: to be computed anew, since a fact about nodes came"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
@@ -149,7 +150,7 @@ class Admission:
         try:
             own = taken_over(question)
         except msgspec.DecodeError as error:
-            return Refused(reason=f"an admission of another version asks: {error}"), []
+            return Refused(reason=f"unreadable question of an admission of another version: {error}"), []
         message, facts = self._answer(own, now)
         return handed_back(message), facts
 
@@ -173,18 +174,18 @@ class Admission:
                 return Refused(reason=f"admission does not answer {type(question).__name__}"), []
 
     def _submit(self, asked: Submit, now: float) -> Answer:
-        refusal = _not_theirs(asked)
+        refusal = _foreign_field(asked)
         if refusal is not None:
             return refusal, []
         key = own_key(asked.key, asked.caller.name)
         pending = self._in_flight.get(key)
         known = self.state.keys.get(key) if pending is None else keyed(pending)
         if known is not None:
-            return _again(asked, known), [] if pending is None else [
-                pending
-            ]  # so that the reply waits for it
+            # Published again, a submission in flight holds the reply back until it is stored.
+            return _reply_to_repeat(asked, known), [pending] if pending else []
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
-            return problems.too_many(f"{self._settings.jobs_open_max} jobs are unfinished"), []
+            reason = f"{self._settings.jobs_open_max} jobs have not ended, as many as jobs_open_max allows"
+            return problems.too_many(f"{reason}; submit again when one has"), []
         try:
             cluster = self._cluster()
             spec = accepted_spec(
@@ -245,12 +246,16 @@ class Admission:
         if state is None:
             return problems.unknown(f"job {job_id}"), []
         if state in ENDED:
-            return problems.conflict(f"job {job_id} is {state} already"), []
+            return problems.conflict(f"job {job_id} has ended already: it is {state}"), []
         user, project = self._owner(job_id)
         if caller.role is not Role.OPERATOR and user != caller.user:
-            return problems.forbidden(f"job {job_id} is {user or 'nobody'}'s"), []
+            owner = f"belongs to {user}" if user else "belongs to no user"
+            return problems.forbidden(f"job {job_id} {owner}; its user or an operator may cancel it"), []
         if caller.project and project != caller.project:
-            return problems.forbidden(f"the token is for the project {caller.project}"), []
+            reason = (
+                f"job {job_id} is not in the project {caller.project}, the only one that the token is for"
+            )
+            return problems.forbidden(reason), []
         return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
 
     def _owner(self, job_id: JobId) -> tuple[str, str]:
@@ -267,7 +272,7 @@ class Admission:
         return reply, [kind(at=now, node_id=asked.node_id, by=asked.caller.name)]
 
     def _set_policy(self, asked: SetPolicy, now: float) -> Answer:
-        """The name is judged here; what only its code knows, the API has asked the planner before."""
+        """Checks the policy's name. Where its code has to judge, the API has asked the planner before."""
         policy = asked.policy
         try:
             refusal = self._policies.refusal(parted(policy).name)
@@ -278,7 +283,7 @@ class Admission:
         return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy, by=asked.caller.name)]
 
     def _show(self, job_id: JobId, now: float) -> Message:
-        """The job as it was submitted, for as long as the monitor may not know it."""
+        """The job as it was submitted, until it is profiled: the monitor may not know it before."""
         job = self.state.open.get(job_id)
         fresh = job.submitted if job else None
         fresh = fresh or next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
@@ -295,22 +300,24 @@ class Admission:
         return problems.unknown(f"job {job_id}")
 
 
-def _not_theirs(asked: Submit) -> Problem | None:
-    """The fields that this submitter may not set; an operator may submit for others."""
+def _foreign_field(asked: Submit) -> Problem | None:
+    """Why the job's user or project is not the submitter's to name; an operator may submit for others."""
     job, caller = asked.job, asked.caller
     if caller.role is not Role.OPERATOR and job.user not in ("", caller.user):
-        return problems.forbidden(f"the token is {caller.user or 'nobody'}'s, the job {job.user}'s", "$.user")
+        owner = f"belongs to {caller.user}" if caller.user else "has no user"
+        reason = f"the token {owner}; only an operator submits jobs of {job.user}"
+        return problems.forbidden(reason, "$.user")
     if caller.project and job.project != caller.project:
-        return problems.forbidden(f"the token is for the project {caller.project}", "$.project")
+        return problems.forbidden(f"the token is for the project {caller.project} only", "$.project")
     return None
 
 
-def _again(asked: Submit, known: KeyedJob) -> Message:
-    """The job that came with this key before; a problem if the new one differs."""
+def _reply_to_repeat(asked: Submit, known: KeyedJob) -> Message:
+    """The job that was submitted under this key before; a problem if the new one differs."""
     try:
         same = digest_of(job_spec(asked.job)) == known.digest
     except InvalidJob:
         same = False
     if same:
         return Submitted(job_id=known.job_id, created=False)
-    return problems.another(asked.key, known.job_id)
+    return problems.key_taken(asked.key, known.job_id)

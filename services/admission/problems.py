@@ -23,10 +23,12 @@ def malformed(reason: str, field: str | None = None) -> Problem:
     return Problem(title="Malformed", status=400, detail=reason, field=field)
 
 
-NEEDED = "a token is needed: HOPYARD_API_TOKEN holds one, or a file that HOPYARD_API_TOKEN_FILE names"
+HOW_TO_AUTHORIZE = (
+    "a token is needed: set HOPYARD_API_TOKEN to it, or HOPYARD_API_TOKEN_FILE to a file that holds it"
+)
 
 
-def unauthorized(reason: str = NEEDED) -> Problem:
+def unauthorized(reason: str = HOW_TO_AUTHORIZE) -> Problem:
     return Problem(title="Unauthorized", status=401, detail=reason)
 
 
@@ -38,7 +40,7 @@ def unknown(what: str) -> Problem:
     return Problem(title="Unknown", status=404, detail=f"there is no {what}")
 
 
-def not_known(reason: str) -> Problem:
+def not_found(reason: str) -> Problem:
     return Problem(title="Unknown", status=404, detail=reason)
 
 
@@ -46,10 +48,11 @@ def conflict(reason: str) -> Problem:
     return Problem(title="Conflict", status=409, detail=reason)
 
 
-def another(key: str, job_id: JobId) -> Problem:
-    return Problem(
-        title="Another job", status=422, detail=f"key {key} is that of {job_id}, a job unlike this one"
+def key_taken(key: str, job_id: JobId) -> Problem:
+    reason = (
+        f"{job_id}, a job that differs from this one, was submitted under the key {key}; choose another key"
     )
+    return Problem(title="Another job", status=422, detail=reason)
 
 
 def too_large(limit: int) -> Problem:
@@ -57,11 +60,11 @@ def too_large(limit: int) -> Problem:
 
 
 def too_slow(limit_s: float) -> Problem:
-    return Problem(title="Too slow", status=408, detail=f"the body was not there within {limit_s:g} s")
+    return Problem(title="Too slow", status=408, detail=f"the body did not arrive within {limit_s:g} s")
 
 
 def unsupported(kinds: str) -> Problem:
-    return Problem(title="Unsupported", status=415, detail=f"the body may be {kinds}")
+    return Problem(title="Unsupported", status=415, detail=f"the body's type has to be {kinds}")
 
 
 def too_many(what: str) -> Problem:
@@ -69,7 +72,7 @@ def too_many(what: str) -> Problem:
 
 
 def behind(job_id: JobId) -> Problem:
-    return unavailable(f"job {job_id} is known; the monitor has not caught up")
+    return unavailable(f"job {job_id} exists, but the monitor has not read of it yet; ask again")
 
 
 def unavailable(reason: str) -> Problem:

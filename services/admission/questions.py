@@ -19,11 +19,11 @@ class OwnQuestion(Question, frozen=True, kw_only=True):
 
 
 class Submit(OwnQuestion, frozen=True, kw_only=True, tag="submit"):
-    """Answered with `Submitted`, or with the problem there is."""
+    """Answered with `Submitted`, or with a `Problem`."""
 
     job: JobFile
     key: str
-    """idempotency key: the same key is the same job, and another job under it is refused"""
+    """idempotency key: the same job under the same key is created once, another job under it is refused"""
 
 
 class Cancel(OwnQuestion, frozen=True, kw_only=True, tag="cancel"):
@@ -63,14 +63,16 @@ _ANY = msgspec.msgpack.Decoder(Submit | Cancel | SetDrain | SetPolicy | ShowPoli
 
 
 def handed_on(question: OwnQuestion) -> HandedOn:
+    """The question as it travels to the admission that leads."""
     return HandedOn(asked=msgspec.msgpack.encode(question))
 
 
 def taken_over(handed: HandedOn) -> OwnQuestion:
-    """Raises msgspec.DecodeError."""
+    """The question that another admission handed on. Raises msgspec.DecodeError."""
     own: OwnQuestion = _ANY.decode(handed.asked)
     return own
 
 
 def handed_back(reply: Message) -> HandedBack:
+    """The reply as it travels to the admission that asked."""
     return HandedBack(said=msgspec.msgpack.encode(reply), problem=isinstance(reply, Problem))

@@ -20,9 +20,9 @@ class OpenJob(msgspec.Struct):
     key: str
     """in `keys`"""
     submitted: JobSubmitted | None
-    """until the job is profiled: what a user may ask for before the monitor knows it"""
+    """kept until the job is profiled: a user may ask for a job before the monitor knows it"""
     checkpoint_folder: str = ""
-    """that it names; empty: one of its own"""
+    """the folder that its spec names; empty: the job has one of its own"""
     user: str = ""
     project: str = ""
 
@@ -54,9 +54,10 @@ class AdmissionState(msgspec.Struct):
 
 
 def own_key(key: str, by: str) -> str:
-    """A key that no other user's can equal, although users choose theirs freely. `by`: as facts have it.
+    """The idempotency key together with its user, so that users who choose the same key do not collide.
 
-    A user may have several tokens, one after the other. Who has no name chooses among all that have none.
+    `by`: `user/token`, as facts name a caller. The token's name is left out, because a user may repeat a
+    submission with a later token. Callers without a user share one set of keys.
     """
     user, _, _ = by.rpartition("/")
     return f"{user}\n{key}" if user else key  # no key has a line's end in it
@@ -67,9 +68,9 @@ def keyed(fact: JobSubmitted) -> KeyedJob:
 
 
 def digest_of(spec: JobSpec) -> bytes:
-    """The same for the same spec, whoever submits it.
+    """Eight bytes, equal for equal specs, whoever submits them.
 
-    A later version may turn the same job file into another spec, but not by fields that hold their default.
+    Fields that hold their default do not count, so a version that adds a field gives the same digest.
     """
     job = msgspec.to_builtins(spec)
     del job["user"]

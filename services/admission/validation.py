@@ -1,4 +1,4 @@
-"""Which jobs are accepted: within the limits, and within what the known nodes can ever give."""
+"""Which jobs are accepted: those within the limits that the known nodes can ever run."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
@@ -26,17 +26,20 @@ def accepted_spec(
 ) -> JobSpec:
     """The job as the system schedules it. Raises InvalidJob, naming the field.
 
-    The demand R stays as it was asked for, also where some of its counts are out of reach today: a node
-    may join. Only a job none of whose counts can be had is refused. `gpus`: of the known nodes, by type;
-    with none known, GPU types cannot be judged, and profiling decides. `workloads`: those that the nodes
-    can train; none: any.
-    `commanded`: the nodes that start a job's command, in a cluster that may have others besides.
+    The demand R stays as the user asked, even if the cluster is too small for some of its counts: a node may
+    join. A job is refused only if the cluster is too small for every count.
+
+    `gpus`: GPUs of the known nodes, by type; empty: no node is known, and profiling judges the types.
+    `gpus_max`: GPUs that a job may have at most. `workloads`: what the nodes can train; empty: anything.
+    `commanded`: the nodes that start a job by its command; the cluster may have emulated ones besides.
     """
     spec = job_spec(job)
     if commanded and not spec.command:
         _refuse_without_command(commanded)
     if max(spec.demand) > gpus_max:
-        raise InvalidJob(_largest(job), f"{max(spec.demand)} GPUs; a job may have at most {gpus_max}")
+        raise InvalidJob(
+            _largest(job), f"asks for {max(spec.demand)} GPUs; a job may have {gpus_max} at most"
+        )
     if len(msgspec.msgpack.encode(spec)) > SPEC_BYTES_MAX:
         raise InvalidJob("$.command", f"the job is larger than {SPEC_BYTES_MAX} bytes")
     if workloads:
@@ -47,23 +50,24 @@ def accepted_spec(
 
 
 def check_folder(folder: str, taken: Mapping[JobId, str]) -> None:
-    """Two jobs that train at once with one folder would go on from each other's weights.
+    """Raises InvalidJob where an unfinished job names the folder: each would resume from the other's weights.
 
-    `taken`: those that unfinished jobs name. Raises InvalidJob.
+    `taken`: the folders that unfinished jobs name.
     """
     name = plain_name(folder)
     for job_id, other in taken.items():
         if other and plain_name(other) == name:
-            raise InvalidJob("$.checkpoint.folder", f"holds the checkpoints of {job_id}, which is unfinished")
+            reason = f"holds the checkpoints of {job_id}, which has not ended; name another folder"
+            raise InvalidJob("$.checkpoint.folder", reason)
 
 
 def _refuse_without_command(nodes: Sequence[NodeId]) -> None:
-    more = f" and {len(nodes) - 1} more nodes run" if len(nodes) > 1 else " runs"
-    raise InvalidJob("$.command", f"is missing; {nodes[0]}{more} real jobs, each of which is a command")
+    more = f" and {len(nodes) - 1} more nodes start" if len(nodes) > 1 else " starts"
+    raise InvalidJob("$.command", f"is missing; {nodes[0]}{more} jobs by their command")
 
 
 def _check_workload(spec: JobSpec, workloads: Collection[str]) -> None:
-    """Nodes that are emulated know some workloads only, and say which."""
+    """Raises InvalidJob for a workload that no node can train: emulated nodes know a list of workloads."""
     model, asked = spec.workload.model, f"{spec.workload.model} on {spec.workload.dataset}"
     if asked in workloads:
         return
@@ -85,7 +89,9 @@ def _check_cluster(job: JobFile, spec: JobSpec, known: Mapping[GpuType, int]) ->
     if not satisfiable(spec.demand, spec.gpu_types, known):
         most = usable_gpus(spec.gpu_types, known)
         types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
-        raise InvalidJob("$.gpus", f"at least {min(spec.demand)} GPUs; the cluster has {most}{types}")
+        raise InvalidJob(
+            "$.gpus", f"asks for at least {min(spec.demand)} GPUs; the cluster has {most}{types}"
+        )
 
 
 def _largest(job: JobFile) -> str:

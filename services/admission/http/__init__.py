@@ -1,1 +1,1 @@
-"""The HTTP API: requests to questions, answers and the stream of facts to responses."""
+"""The HTTP API: turns requests into questions, and answers and facts into responses."""

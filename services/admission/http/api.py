@@ -66,7 +66,7 @@ from services.admission.http.operations import (
     SummariesQuery,
     TimelineQuery,
 )
-from services.admission.http.output import Reader, encoded, kept_and_coming
+from services.admission.http.output import Reader, encoded, output_lines
 from services.admission.http.responses import answer, position_of, refuse, token_of
 from services.admission.problems import Refusal
 from services.admission.questions import (
@@ -191,7 +191,7 @@ class Api:
     async def submit_job(self, request: web.Request) -> web.Response:
         key = _key(request)
         job = await self._body(request, JobFile)
-        repeat = f"it may be stored yet: submit it again with {KEY} {key}"
+        repeat = f"the job may still be stored: submit it again with {KEY} {key}"
         done = await self._forwarding.ask(Submit(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
         headers = {"Location": f"/v1/jobs/{done.job_id}", KEY: key}
         return answer(done, 201 if done.created else 200, headers)
@@ -213,11 +213,11 @@ class Api:
         return answer(await self._job(JobId(_id(request))))
 
     async def _job(self, job_id: JobId) -> JobView:
-        """Raises Refusal."""
+        """The job as the monitor, or for a newer one the core, knows it. Raises Refusal."""
         view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
         if isinstance(view, JobView):
             return view
-        return await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)  # newer than the monitor knows
+        return await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)
 
     async def cancel_job(self, request: web.Request) -> web.Response:
         asked = Cancel(job_id=JobId(_id(request)), caller=request[CALLER])
@@ -296,13 +296,13 @@ class Api:
 
     async def set_policy(self, request: web.Request) -> web.Response:
         choice = await self._body(request, PolicyChoice)
-        if _has_its_own_say(choice.policy):
+        if _planner_judges(choice.policy):
             await self._judge(choice.policy)
         asked = SetPolicy(policy=choice.policy, caller=request[CALLER])
         return answer(await self._forwarding.ask(asked, PolicyChoice))
 
     async def _judge(self, policy: str) -> None:
-        """Raises Refusal for one that could not plan, Unavailable where no planner says whether it could."""
+        """Raises Refusal for a policy that could not plan, Unavailable where no planner judges it."""
         reply = await self._bus.ask(JudgePolicy(policy=policy), self._settings.ask_timeout_real_s)
         if isinstance(reply, Refused):
             raise Unavailable(reply.reason)
@@ -329,7 +329,7 @@ class Api:
             def listening() -> bool:
                 return wanted.follow and self._listens(request)
 
-            async for lines in kept_and_coming(
+            async for lines in output_lines(
                 reader, lambda: self._job(job_id), wanted.newest, follow=listening
             ):
                 await response.write(encoded(lines))
@@ -360,16 +360,17 @@ class Api:
         *,
         follow: bool,
     ) -> web.StreamResponse:
-        """A response of lines; of those that go on, only so many at once. Raises Refusal."""
+        """A response of lines. With `follow`, at most FOLLOWERS_MAX are open at once. Raises Refusal."""
         if follow and self._followers >= FOLLOWERS_MAX:
-            raise Refusal(problems.too_many(f"{FOLLOWERS_MAX} clients follow already"))
+            reason = f"{FOLLOWERS_MAX} clients follow already, as many as may; try again later"
+            raise Refusal(problems.too_many(reason))
         headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
         response = TimedResponse(headers=headers)
         self._followers += follow
         try:
             await response.prepare(request)
             await write(response)
-        except (Unavailable, Damaged, Refusal) as error:  # what was written stands
+        except (Unavailable, Damaged, Refusal) as error:
             if not response.prepared:
                 raise
             if not follow or isinstance(error, Damaged):
@@ -382,10 +383,11 @@ class Api:
         return response
 
     def _listens(self, request: web.Request) -> bool:
+        """Whether a follower gets more lines: it is connected, this service runs, and its token is valid."""
         here = request.transport is not None and not request.transport.is_closing()
-        return here and self._forwarding.is_open() and self._may_stay(request)
+        return here and self._forwarding.is_open() and self._still_authorized(request)
 
-    def _may_stay(self, request: web.Request) -> bool:
+    def _still_authorized(self, request: web.Request) -> bool:
         now = time.monotonic()
         if now - request[JUDGED_AT] < JUDGED_AGAIN_REAL_S:
             return True
@@ -393,8 +395,9 @@ class Api:
         return self._authorization.still(shown_in(request.headers), request[CALLER])
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
-        """Of the facts up to `last`, as many as `newest` says; where no job is asked for, they come last."""
+        """The `newest` last facts of those that were asked for, up to sequence `last`."""
         count = wanted.newest or 0
+        # Without a job all facts are asked for, so the newest are the last of the stream.
         after = wanted.after if wanted.job else max(wanted.after, last - count)
         found: deque[Record] = deque(maxlen=count)
         idle_real_s = self._settings.ask_timeout_real_s
@@ -410,7 +413,7 @@ class Api:
         return found
 
     async def _of_job(self, job: str, after: int, last: int | None, newest: int | None = None) -> Fetched:
-        """Facts about it without reading the stream, and where to read on in it."""
+        """The facts about a job without reading the whole stream, and where to read on in the stream."""
         wanted = Wanted(job=job, after=after, last=last, newest=newest)
         return await fetched(self._bus, wanted, self._settings.ask_timeout_real_s)
 
@@ -462,7 +465,7 @@ class Api:
         """The monitor's reply about one thing. Raises Refusal, Unavailable."""
         reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
         if isinstance(reply, Refused):
-            raise Refusal(problems.not_known(reply.reason))
+            raise Refusal(problems.not_found(reply.reason))
         assert isinstance(reply, kind)
         return reply
 
@@ -479,8 +482,8 @@ def _asked_for(record: Record, wanted: EventsQuery) -> bool:
     return record.event.at >= wanted.since and about(record.event, wanted.job)
 
 
-def _has_its_own_say(policy: str) -> bool:
-    """Whether the policy's own code has to be asked: it knows its options, and whether it is a policy."""
+def _planner_judges(policy: str) -> bool:
+    """Whether the planner has to load the policy: only its code knows its options, or if it is one at all."""
     try:
         name, options = parted(policy)
     except ValueError:
@@ -498,5 +501,5 @@ def _key(request: web.Request) -> str:
     if key is None:
         return uuid.uuid4().hex
     if not key.isprintable() or not 1 <= len(key) <= KEY_LENGTH_MAX:
-        raise Refusal(problems.malformed(f"1 to {KEY_LENGTH_MAX} printable characters", KEY))
+        raise Refusal(problems.malformed(f"has to be 1 to {KEY_LENGTH_MAX} printable characters", KEY))
     return key

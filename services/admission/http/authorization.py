@@ -19,7 +19,7 @@ FAILURES_MAX = 20
 """wrong tokens from one address within `WITHIN_S`; more are answered 429"""
 WITHIN_S = 60.0
 ADDRESSES_MAX = 1_024
-"""how many addresses are remembered"""
+"""addresses whose wrong tokens are counted; of more, the longest silent is forgotten"""
 BEARER = "bearer"
 
 
@@ -29,7 +29,7 @@ class Authorization:
     def __init__(self, settings: Settings) -> None:
         self._keyring = Keyring(settings.api_tokens, settings.api_token)
         self._failures = Failures()
-        self._bare = Failures()
+        self._without_token = Failures()
         self._counts = {"unknown": 0, "forbidden": 0}
 
     def admit(self, shown: str, address: str, needed: Role, operation: str) -> Identity:
@@ -41,7 +41,8 @@ class Authorization:
             self._counts["forbidden"] += 1
             log = structlog.get_logger().warning
             log("forbidden", operation=operation, address=address, who=caller.name, role=caller.role)
-            raise Refusal(problems.forbidden(f"this asks for the role {needed}; the token has {caller.role}"))
+            reason = f"{operation} needs the role {needed}; the token has the role {caller.role}"
+            raise Refusal(problems.forbidden(reason))
         return caller
 
     def still(self, shown: str, caller: Identity) -> bool:
@@ -52,7 +53,7 @@ class Authorization:
         return [
             Metric(
                 name="admission_refused",
-                help="Requests without a token that counts, and with one of too small a role.",
+                help="Requests without a valid token (unknown), or with too small a role (forbidden).",
                 value=count,
                 labels={"reason": reason},
                 counter=True,
@@ -66,19 +67,23 @@ class Authorization:
 
     def _unknown(self, shown: str, address: str, operation: str) -> Refusal:
         self._counts["unknown"] += 1
-        too_many = (self._failures if shown else self._bare).too_many(address, time.monotonic())
+        failures = self._failures if shown else self._without_token
+        too_many = failures.too_many(address, time.monotonic())
         if not too_many:
             what = "wrong token" if shown else "no token"
             structlog.get_logger().warning(what, operation=operation, address=address)
         if self._keyring.empty():
-            return Refusal(problems.unauthorized("nobody has a token here: `hopyard token create` makes one"))
+            return Refusal(
+                problems.unauthorized("this API knows no token yet: `hopyard token create` makes one")
+            )
         if shown and too_many:
-            return Refusal(problems.too_many("too many wrong tokens came from this address"))
+            reason = f"more than {FAILURES_MAX} wrong tokens came from this address within {WITHIN_S:g} s"
+            return Refusal(problems.too_many(f"{reason}; wait as long"))
         return Refusal(problems.unauthorized())
 
 
 def shown_in(headers: CIMultiDictProxy[str]) -> str:
-    """The value of the header Authorization. Several are refused, since a proxy may have used another one."""
+    """The value of the header Authorization; of several, one that is refused: a proxy may read another."""
     return ", ".join(headers.getall("Authorization", ()))
 
 
@@ -89,7 +94,7 @@ class Failures:
         self._times: OrderedDict[str, deque[float]] = OrderedDict()
 
     def too_many(self, address: str, now: float) -> bool:
-        """Count one more failure; whether there were too many."""
+        """Count one more failure, and say whether there were too many."""
         times = self._times.setdefault(address, deque(maxlen=FAILURES_MAX + 1))
         self._times.move_to_end(address)
         while len(self._times) > ADDRESSES_MAX:
@@ -99,16 +104,16 @@ class Failures:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises ValueError for an API that others reach and that asks nobody, or that can be listened in to."""
+    """Raises ValueError for an API that other machines reach without a token, or without TLS."""
     if loopback(settings.web_host):
         return
     if not (settings.api_tokens or settings.api_token):
         raise ValueError(
-            f"web_host={settings.web_host} lets other machines in, and nobody has a token: "
+            f"web_host={settings.web_host} lets other machines in, and no token is required: "
             "set api_tokens to a file that `hopyard token create --file` has made"
         )
     if not (settings.web_certificate or settings.behind_proxy):
         raise ValueError(
-            f"web_host={settings.web_host} has tokens go over the network in the clear: set web_certificate "
-            "and web_key, or behind_proxy where a proxy in front of it speaks TLS"
+            f"web_host={settings.web_host} would have tokens cross the network unencrypted: set "
+            "web_certificate and web_key, or behind_proxy where a proxy in front of the API speaks TLS"
         )

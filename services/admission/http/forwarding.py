@@ -26,7 +26,7 @@ CATCH_UP_POLL_REAL_S = 0.02
 BUS_RETRY_REAL_S = 1.0
 LEADER_RETRY_REAL_S = 0.1
 HAND_ON_REAL_S = 2.0
-"""for the admission that leads to answer, before whoever leads then is asked"""
+"""how long the admission that leads may take to answer, before whoever leads by then is asked"""
 
 M = TypeVar("M", bound=Message)
 
@@ -48,8 +48,11 @@ class Forwarding:
     def is_open(self) -> bool:
         return self._inbox is not None
 
-    async def ask(self, question: OwnQuestion, kind: type[M], late: str = "try again") -> M:
-        """The reply of the core that leads, here or elsewhere, the facts behind it stored. Raises Refusal."""
+    async def ask(self, question: OwnQuestion, kind: type[M], advice: str = "try again") -> M:
+        """The reply of the core that leads, here or elsewhere, once the facts behind it are stored.
+
+        `advice`: what the client should do where no reply comes. Raises Refusal.
+        """
         if why := self._bus.why_not_stored():
             raise Refusal(problems.unavailable(f"nothing can be stored: {why}; try again later"))
         limit_s = self._settings.ask_timeout_real_s
@@ -59,9 +62,9 @@ class Forwarding:
             async with self._clock.within(limit_s):
                 reply = await self._reply(question, kind)
         except TimeoutError:
-            missing = "no answer in time" if self._inbox else "no admission leads yet"
+            missing = "admission did not answer in time" if self._inbox else "no admission leads yet"
             because = "".join([": " + why for why in [self._bus.why_not_stored()] if why])
-            raise Refusal(problems.unavailable(f"{missing}{because}; {late}")) from None
+            raise Refusal(problems.unavailable(f"{missing}{because}; {advice}")) from None
         if isinstance(reply, Problem):
             raise Refusal(reply)
         assert isinstance(reply, kind)
@@ -82,7 +85,7 @@ class Forwarding:
     async def _reply_elsewhere(self, question: OwnQuestion, kind: type[M]) -> Message:
         handed = await self._bus.ask(handed_on(question), HAND_ON_REAL_S)
         if not isinstance(handed, HandedBack):
-            raise Unavailable("who leads did not understand")
+            raise Unavailable("the admission that leads could not read the question")
         if handed.problem:
             return msgspec.msgpack.decode(handed.said, type=Problem)
         return msgspec.msgpack.decode(handed.said, type=kind)

@@ -14,10 +14,11 @@ class FactsAndQuestions(Facts, Questions, Protocol):
 class Wanted(NamedTuple):
     job: str
     after: int
+    """stream sequence after which facts are wanted"""
     last: int | None
-    """sequences between which facts are wanted; None: as far as there are any"""
+    """the last sequence that is wanted; None: the newest there is"""
     newest: int | None = None
-    """no more than so many; None: all"""
+    """how many facts, the newest ones; None: all"""
 
 
 class Fetched(NamedTuple):
@@ -27,7 +28,10 @@ class Fetched(NamedTuple):
 
 
 async def fetched(bus: FactsAndQuestions, wanted: Wanted, limit_real_s: float) -> Fetched:
-    """None, where the monitor is away or does not know enough; then `after` is as late as it can be."""
+    """The job's facts; none of them where the monitor is away or does not know enough of them.
+
+    The stream then has to be read from `after`, which is as late as possible without missing a fact.
+    """
     nothing = Fetched([], wanted.after)
     try:
         places = await bus.ask(FindFacts(job_id=JobId(wanted.job)), limit_real_s)

@@ -10,7 +10,7 @@ from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.bus.contract import Batch, Facts, Record, Unavailable
 
 SILENCE_REAL_S = 60.0
-"""an archive may have to be read"""
+"""how long stored facts may take to come: they may have to be read from the archive"""
 
 
 async def records(
@@ -18,9 +18,9 @@ async def records(
 ) -> AsyncGenerator[Record, None]:
     """Facts with a sequence above `after`, up to `last`; without `last`, as they come.
 
-    All subjects are read, so that the fact `last` is met, whatever it is about. After `idle_real_s` without
-    a fact `wanted` decides whether to go on waiting: the client may have hung up. Raises Unavailable where
-    facts up to `last` stay out, so that nobody takes some for all.
+    All subjects are read, so that the fact `last` is seen, whatever it is about. After `idle_real_s` without
+    a fact `wanted` decides whether to go on waiting: the client may have hung up. Raises Unavailable if
+    facts up to `last` do not come, since a part must not pass for the whole.
     """
     if last is not None and after >= last:
         return
@@ -45,13 +45,15 @@ async def records(
             elif not wanted():
                 return
             elif last is not None and (silent_s := silent_s + idle_real_s) >= SILENCE_REAL_S:
-                raise Unavailable(f"facts {after + 1} to {last} do not come; ask again")
+                raise Unavailable(
+                    f"facts {after + 1} to {last} did not come within {SILENCE_REAL_S:g} s; ask again"
+                )
     finally:
         await _close(source, pending)
 
 
 async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | None]) -> None:
-    """A reader left behind would hold its subscription."""
+    """End the reading: a reader that is left open would hold its subscription."""
     pending.cancel()
     await asyncio.wait({pending})
     if not pending.cancelled():
@@ -61,7 +63,7 @@ async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | N
 
 
 def problem_line(text: str) -> bytes:
-    """The line in place of what is missing."""
+    """The last line of a response that is not complete; it says why."""
     return msgspec.json.encode({"problem": text}) + b"\n"
 
 

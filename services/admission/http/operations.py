@@ -31,7 +31,7 @@ JOBS_PER_PAGE = 1_000
 CHANGES_PER_PAGE = 5_000
 PLANS_PER_PAGE = 50
 NEWEST_MAX = 10_000
-"""facts that are kept in memory until the newest is known"""
+"""facts, or lines of output, that one request for the newest may ask for: they are held in memory"""
 
 
 class JobsQuery(File, frozen=True, kw_only=True):
@@ -67,20 +67,20 @@ class EventsQuery(File, frozen=True, kw_only=True):
     since: float = 0.0
     """cluster time: facts before it are left out"""
     limit: Annotated[int, Meta(ge=1)] | None = None
-    """lines at most; without it, all up to the newest fact there is when asked"""
+    """lines at most; without it, all up to the fact that is the newest at the time of the request"""
     follow: bool = False
-    """true: the answer goes on, new facts are added as they come"""
+    """true: the response goes on with new facts as they come"""
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] | None = None
-    """begin with no more than so many of what is stored; 0 and `follow`: only what comes"""
+    """how many stored facts to begin with, the newest ones; 0 with `follow`: new facts only"""
 
 
 class OutputQuery(File, frozen=True, kw_only=True):
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] = 1_000
-    """lines of those that are kept"""
+    """how many of the lines that agents keep to begin with, the newest ones"""
     rank: Annotated[int, Meta(ge=0)] | None = None
-    """of one process alone"""
+    """the process whose lines are wanted; None: all processes"""
     follow: bool = False
-    """true: the answer goes on with new lines until the job has ended"""
+    """true: the response goes on with new lines until the job has ended"""
 
 
 class EventLine(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: type | None = None
     query: type = NoQuery
     role: Role = Role.VIEWER
-    """the least that is needed"""
+    """the least role that may request it"""
     keyed: bool = False
     """true: takes an idempotency key"""
 
@@ -184,7 +184,7 @@ OPERATIONS = (
         reply=SettingsView,
     ),
     Operation(
-        name="show_caller", method="GET", path="/v1/me", summary="Whose the token is, and its role.",
+        name="show_caller", method="GET", path="/v1/me", summary="The user, project and role of the token.",
         reply=Identity,
     ),
     Operation(

@@ -1,4 +1,4 @@
-"""The output of a job, gathered from the agents of its nodes: what is kept and, if followed, what comes."""
+"""The output of a job, gathered from the agents of its nodes: lines kept there and, if followed, new ones."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -20,7 +20,11 @@ Look = Callable[[], Awaitable[JobView]]
 
 
 class Reader:
-    """Asks the agents for output that was not read before. `rank`: of one process alone."""
+    """Asks the agents for lines that were not read before.
+
+    `rank`: the process whose lines are wanted; None: all. `newest`: how many lines an agent gives of a
+    process that is read for the first time.
+    """
 
     def __init__(
         self, bus: Questions, job_id: JobId, *, rank: int | None, newest: int, limit_real_s: float
@@ -31,11 +35,12 @@ class Reader:
         self._newest = newest
         self._limit_real_s = limit_real_s
         self._next: dict[NodeId, dict[int, int]] = {}
+        """by node and rank: where to read on"""
         self._problems: dict[NodeId, str] = {}
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def read(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
-        """New lines by time; a problem of a node is said once."""
+        """New lines in the order of their times; a problem of a node is reported once."""
         found = await asyncio.gather(*(self._of_node(node) for node in nodes))
         lines = [line for part in found for line in part]
         return sorted(lines, key=lambda line: (line.at is None, line.at or 0.0, line.node, line.rank or 0))
@@ -49,7 +54,8 @@ class Reader:
         except (Unavailable, TimeoutError) as error:
             return self._problem(node, f"the agent of {node} does not answer: {error}")
         if not isinstance(reply, OutputPage):
-            reason = reply.reason if isinstance(reply, Refused) else "an answer of the wrong kind"
+            wrong = f"the agent of {node} gave an answer of the wrong kind"
+            reason = reply.reason if isinstance(reply, Refused) else wrong
             return self._problem(node, reason)
         self._problems.pop(node, None)
         lines: list[OutputLine] = []
@@ -58,7 +64,7 @@ class Reader:
             if self._rank not in (None, each.rank):
                 continue
             if each.lost:
-                lines.append(OutputLine(node=node, rank=each.rank, problem="lines before these were dropped"))
+                lines.append(OutputLine(node=node, rank=each.rank, problem="earlier lines were dropped"))
             lines += [OutputLine(node=node, rank=each.rank, at=one.at, text=one.text) for one in each.lines]
         return lines
 
@@ -69,14 +75,14 @@ class Reader:
         return [OutputLine(node=node, problem=text)]
 
 
-async def kept_and_coming(
+async def output_lines(
     reader: Reader, look: Look, newest: int, *, follow: Callable[[], bool]
 ) -> AsyncIterator[list[OutputLine]]:
-    """The newest lines; then, while `follow` says so, what comes until the job has ended."""
+    """The newest lines that agents keep; then, while `follow` says so, new ones until the job has ended."""
     view = await look()
     lines = await reader.read(view.nodes)
-    said = [line for line in lines if line.problem]
-    yield [*said, *[line for line in lines if not line.problem][-newest or len(lines) :]]
+    reported = [line for line in lines if line.problem]
+    yield [*reported, *[line for line in lines if not line.problem][-newest or len(lines) :]]
     while follow() and view.state not in ENDED:
         await asyncio.sleep(POLL_REAL_S)
         view = await look()

@@ -1,4 +1,4 @@
-"""Responses: a struct as JSON, a refusal as a problem, and page tokens that say nothing."""
+"""Responses: a struct as JSON, a refusal as a problem, and opaque page tokens."""
 
 import base64
 import binascii
@@ -39,10 +39,12 @@ def token_of(position: str | None) -> str | None:
 
 
 def position_of(token: str | None) -> str | None:
-    """Raises Refusal for what was never a token."""
+    """The position in a page token. Raises Refusal for text that is none."""
     if token is None:
         return None
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise Refusal(problems.malformed("not a token of a page", "$.after")) from None
+        raise Refusal(
+            problems.malformed("is no page token; give `next` of the page before", "$.after")
+        ) from None

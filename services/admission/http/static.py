@@ -1,4 +1,4 @@
-"""The page at `/`: files that ship with this package, readable without a token; what they show is not.
+"""The page at `/`: files of this package. They are served without a token; the data they show needs one.
 
 Links in it are relative, so it works behind a proxy under any prefix that ends in `/`.
 """

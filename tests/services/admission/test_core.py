@@ -383,7 +383,7 @@ def test_a_job_without_a_command_is_refused_where_a_node_runs_real_ones() -> Non
     driver.fold(msgspec.structs.replace(joined("n-1"), runs_commands=True))
     refused = problem(driver.submit(key="other"))
     assert (refused.status, refused.field) == (422, "$.command")
-    assert refused.detail == "is missing; n-1 runs real jobs, each of which is a command"
+    assert refused.detail == "is missing; n-1 starts jobs by their command"
     assert isinstance(driver.submit(key="third", command=["python", "train.py"]), Submitted)
 
 
@@ -391,7 +391,7 @@ def test_nodes_that_run_real_jobs_are_counted_when_they_are_many() -> None:
     driver = Driver()
     driver.fold(*[msgspec.structs.replace(joined(f"n-{number}"), runs_commands=True) for number in range(3)])
     refused = problem(driver.submit())
-    assert refused.detail.startswith("is missing; n-0 and 2 more nodes run real jobs")
+    assert refused.detail.startswith("is missing; n-0 and 2 more nodes start jobs by their command")
 
 
 def test_a_node_whose_new_life_is_emulated_needs_no_command_any_more() -> None:

@@ -381,7 +381,7 @@ async def test_the_settings_in_force_are_shown_without_secrets() -> None:
 async def test_before_the_core_is_there_the_api_says_so() -> None:
     async with serving(attached=False) as api:
         problem = await refused(api, "POST", "/v1/jobs", 503, job_body())
-        assert problem.detail.startswith("no admission leads yet; it may be stored yet")
+        assert problem.detail.startswith("no admission leads yet; the job may still be stored")
 
 
 @pytest.mark.parametrize("shown", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer \xe9"}])

@@ -281,9 +281,9 @@ def test_the_failures_of_many_addresses_take_no_room() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"web_host": "0.0.0.0", "behind_proxy": True}, "nobody has a token"),
-        ({"web_host": "0.0.0.0", "api_tokens": "t"}, "in the clear"),
-        ({"web_host": "10.0.0.1", "api_token": "t"}, "in the clear"),
+        ({"web_host": "0.0.0.0", "behind_proxy": True}, "no token is required"),
+        ({"web_host": "0.0.0.0", "api_tokens": "t"}, "unencrypted"),
+        ({"web_host": "10.0.0.1", "api_token": "t"}, "unencrypted"),
     ],
 )
 def test_an_api_that_others_reach_is_not_served_without_tokens_and_tls(

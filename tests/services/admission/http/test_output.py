@@ -128,7 +128,7 @@ async def test_what_was_dropped_is_said() -> None:
 
     async with job_on(Late("a", r0=[(1.0, "one")])) as api:
         assert [line.get("problem", "") for line in await lines(api)] == [
-            "lines before these were dropped",
+            "earlier lines were dropped",
             "",
         ]
 
