@@ -3,9 +3,9 @@
 After every fact that matters the core publishes all that its state shows to be outstanding. What was
 published before has the same id, and the shell drops it.
 
-A round opens with measurements that may take GPUs from jobs. With `at_once`, what idle GPUs are enough for
-is measured within the round too: when a job is submitted or a node comes, and a little after GPUs came
-free, since what was planned there starts first.
+A round opens with measurements that may take GPUs from jobs. With `at_once`, jobs are measured within a round
+too, on idle GPUs only: as soon as a job is submitted or a node comes, and `settle_s` after GPUs came free,
+because jobs that are planned there start first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Wo
 from shared.domain.iteration import OURS, Law, unhidden_share
 
 ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
-"""facts that say nothing about what a job needs"""
+"""facts about workers: they may end a measurement, but say nothing about what a job needs"""
 MEASURE_AT_ONCE = (
     JobSubmitted,
     NodeJoined,
@@ -75,9 +75,13 @@ class Profiler:
         law: Law = OURS,
         settle_s: float = 0.5,
     ) -> None:
-        """`bucket_bytes`: of gradients; see `unhidden_share`. `settle_s`: until GPUs that came free count.
+        """All times are cluster seconds.
 
-        `every_job`: jobs of known workloads are measured too. `law`: by which patterns are recognised.
+        `timeout_s`: how long a measurement may run. `attempts`: failed measurements after which a job does
+        not use a GPU type, and rounds for which it waits for a type that is away. `bucket_bytes`: size of a
+        gradient bucket (see `unhidden_share`). `every_job`: jobs of known workloads are measured too. `law`:
+        the equations that tell overlap patterns apart. `settle_s`: time until GPUs that came free are used to
+        measure.
         """
         self.state = State(every_job=every_job)
         self._round_s = round_s
@@ -122,7 +126,9 @@ class Profiler:
             if limit <= now:
                 self._given_up.add(run.plan.placement_id)
                 late = (
-                    "it never started" if run.started_at is None else "no measurement within the time limit"
+                    "it did not start in time"
+                    if run.started_at is None
+                    else f"it brought no measurement within {self._timeout_s:g} s"
                 )
                 effects.append(self._failure(run, late, now))
         return effects + self._open_round(now) + self._add_runs(now)
@@ -162,13 +168,14 @@ class Profiler:
             case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
                 return {job_id: jobs[job_id]} if job_id in jobs else {}
             case JobProfiled(job_id=job_id, workload=workload):
-                return self._alike(self.state.kept_by(job_id, workload))
+                return self._alike(self.state.measured_as(job_id, workload))
             case JobCancelled() | JobRejected():
                 return {}
             case _:
                 return jobs
 
     def _alike(self, fingerprint: Fingerprint) -> dict[JobId, UnprofiledJob]:
+        """The jobs that wait for the same measurements."""
         return {job_id: job for job_id, job in self.state.jobs.items() if job.fingerprint == fingerprint}
 
     # ---- rounds
@@ -187,7 +194,7 @@ class Profiler:
     # ---- within a round
 
     def _look(self, fact: Event, now: float) -> Effects:
-        """After a fact: for GPUs that jobs could be measured on, now or soon."""
+        """After a fact that may leave GPUs idle: measure jobs there, now or after `settle_s`."""
         if isinstance(fact, MEASURE_AT_ONCE):
             return self._look_for_room(now)
         if isinstance(fact, MEASURE_SOON) and self._at_once and self.state.jobs:
@@ -199,7 +206,10 @@ class Profiler:
         return self._add_runs(now)
 
     def _add_runs(self, now: float) -> Effects:
-        """One fact at a time: until the last one is back from the stream its runs are in no state."""
+        """Publish measurements that can be made now.
+
+        One `ProfilingAdded` at a time: until the stream brings the last one back, the state lacks its runs.
+        """
         if now < self._look_at:
             return []
         self._look_at = inf
@@ -217,7 +227,7 @@ class Profiler:
     # ---- runs
 
     def _limits(self) -> Iterator[tuple[PendingRun, float]]:
-        """Until when a run may bring its numbers; one that never starts has a round's time on top."""
+        """The runs under way, each with its time limit; one that has not started has a round's time more."""
         for placement_id, run in self.state.runs.items():
             if not run.failure and placement_id not in self._given_up:
                 began = run.planned_at + self._round_s if run.started_at is None else run.started_at
@@ -262,7 +272,7 @@ class Profiler:
         return list(self._verdicts(now, self._alike(fingerprint)))
 
     def _forget_fits(self, fact: JobProfiled) -> None:
-        fingerprint = self.state.kept_by(fact.job_id, fact.workload)
+        fingerprint = self.state.measured_as(fact.job_id, fact.workload)
         for gpu_type in fact.modules:
             self._fits.pop((fingerprint, gpu_type), None)
             self._asked.discard((fingerprint, gpu_type))
@@ -286,11 +296,11 @@ class Profiler:
         return self._types
 
 
-def _unusable(out: Mapping[GpuType, str]) -> str:
-    """What all types have against a job is said once."""
-    reasons = set(out.values())
-    said = reasons if len(reasons) == 1 else (f"{gpu_type}: {why}" for gpu_type, why in out.items())
-    return f"it runs on no GPU type: {'; '.join(said)}"
+def _unusable(excluded: Mapping[GpuType, str]) -> str:
+    """Why the job is rejected: the reason by type, or once where all types have the same."""
+    reasons = set(excluded.values())
+    parts = reasons if len(reasons) == 1 else (f"{gpu_type}: {why}" for gpu_type, why in excluded.items())
+    return f"it runs on no GPU type: {'; '.join(parts)}"
 
 
 def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:
@@ -299,7 +309,7 @@ def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:
             return Work(FitTimes(ticket, times))
         case Asked(ticket, _):
             return Reply(
-                ticket, Refused(reason="the profiler fits loading times: some, finite, none below 0")
+                ticket, Refused(reason="loading times to fit: at least one, all finite and none below 0")
             )
         case FittedTimes(ticket, data):
             return Reply(ticket, FittedLoading(data=data))

@@ -39,7 +39,7 @@ from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 RUNS_REMEMBERED = 1_000
-"""so many ended runs: their numbers may come late"""
+"""ended runs that are kept, because their measurements may come late"""
 WORKLOADS_REMEMBERED = 10_000
 """the oldest is forgotten first, and measured again if it returns"""
 
@@ -48,7 +48,7 @@ V = TypeVar("V")
 
 
 def fold(state: State, fact: Event, attempts: int) -> None:
-    """Change `state` by one fact of `FOLDS`; `attempts`: failed runs until a type is out for a job."""
+    """Change `state` by one fact of `FOLDS`. `attempts`: failed runs after which a type is excluded."""
     FOLDS[type(fact)](state, fact, attempts)
 
 
@@ -57,16 +57,16 @@ def fold(state: State, fact: Event, attempts: int) -> None:
 
 def _submitted(state: State, fact: JobSubmitted, _: int) -> None:
     state.jobs[fact.job_id] = UnprofiledJob(
-        spec=fact.spec, fingerprint=state.kept_by(fact.job_id, fact.spec.workload)
+        spec=fact.spec, fingerprint=state.measured_as(fact.job_id, fact.spec.workload)
     )
 
 
 def _profiled(state: State, fact: JobProfiled, _: int) -> None:
-    fingerprint = state.kept_by(fact.job_id, fact.workload)
+    fingerprint = state.measured_as(fact.job_id, fact.workload)
     job = state.jobs.pop(fact.job_id, None)
     _remember(state.modules, fingerprint, fact.modules)
     if job is not None:
-        lasting = {gpu_type: out.reason for gpu_type, out in job.excluded.items() if out.final}
+        lasting = {gpu_type: one.reason for gpu_type, one in job.excluded.items() if one.final}
         if lasting:
             _remember(state.unfit, fingerprint, lasting)
     raw = state.raw.get(fingerprint, {})
@@ -113,6 +113,7 @@ def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
 
 
 def _count_away(state: State) -> None:
+    """Count, for each job, the rounds in a row in which a type that it may use had no open node."""
     if not state.jobs:
         return
     types = types_of(state)
@@ -124,7 +125,7 @@ def _count_away(state: State) -> None:
 
 
 def _is_asked(state: State, fact: ProfileEvent) -> bool:
-    """Whether the node was asked for this measurement; reports about others are ignored."""
+    """Whether this node was to make this measurement; other reports are ignored."""
     run = state.runs.get(fact.placement_id)
     plan = run.plan if run is not None else state.ended.get(fact.placement_id)
     asked = None if plan is None else (plan.job_id, plan.node_id, plan.gpu_type)
@@ -158,7 +159,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
     wrong = objection(measurement)
     if wrong is not None:
         if run is not None:
-            _count(job, fact.gpu_type, Exclusion(wrong, final=False), attempts)
+            _count_failure(job, fact.gpu_type, Exclusion(wrong, final=False), attempts)
         return
     if job is not None:
         job.measured = True
@@ -168,9 +169,9 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
 
 
 def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
-    """A run fails once: one that has ended was an attempt already, or is none.
+    """Count a failed run, once: a report about a run that has ended changes nothing.
 
-    Facts of earlier versions have other ids, so what was said before an upgrade may come again.
+    Facts of earlier versions have other ids, so after an upgrade a report may come a second time.
     """
     run = _end(state, fact.placement_id) if _is_asked(state, fact) else None
     if run is None:
@@ -181,15 +182,15 @@ def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
         job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
     elif fact.final or not run.excused:
         limit = 1 if fact.final else attempts
-        _count(job, fact.gpu_type, Exclusion(fact.reason, final=fact.final), limit)
+        _count_failure(job, fact.gpu_type, Exclusion(fact.reason, final=fact.final), limit)
 
 
-def _count(job: UnprofiledJob | None, gpu_type: GpuType, out: Exclusion, attempts: int) -> None:
+def _count_failure(job: UnprofiledJob | None, gpu_type: GpuType, exclusion: Exclusion, attempts: int) -> None:
     if job is None:
         return
     job.failed_runs[gpu_type] = job.failed_runs.get(gpu_type, 0) + 1
     if job.failed_runs[gpu_type] >= attempts:
-        job.excluded[gpu_type] = out
+        job.excluded[gpu_type] = exclusion
 
 
 def _refused(state: State, fact: PlacementRefused, _: int) -> None:

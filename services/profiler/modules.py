@@ -1,4 +1,4 @@
-"""From measured iterations to time modules (Hops section 3.5). Pure; the mixture comes from outside."""
+"""From measured iterations to time modules (Hops section 3.5). Pure; `work.mixture` fits loading times."""
 
 import math
 from collections.abc import Sequence
@@ -11,13 +11,14 @@ from shared.domain.iteration import IN_SEQUENCE, OURS, OVERLAPPED, Law, iteratio
 from shared.domain.sums import plain_sum
 
 DIGITS = 6
-"""significant digits kept: far above what some tens of iterations support, and alike on every machine"""
+"""significant digits kept: more than some tens of iterations support, and equal on every machine"""
 
 
 def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> TimeModules:
-    """The modules: means of what is stable, `data` for what is not, and the overlap pattern.
+    """The modules: means of compute and update times, `data` for loading, and the overlap pattern.
 
-    No measurement on one GPU shows what the backward pass cannot hide: `unhidden` is left to the caller.
+    A measurement on one GPU does not show which part of the exchange the backward pass cannot hide: the
+    caller sets `unhidden`.
     """
     return TimeModules(
         data=tuple(data),
@@ -60,7 +61,7 @@ def objection(measured: Measured) -> str | None:
     if not all(0 <= value < math.inf for column in columns for value in (*column, measured.parameters)):
         return "the measurement has a negative or non-finite number"
     if measured.memory_share is not None and not 0 <= measured.memory_share <= 1:
-        return "the measurement took less than nothing of the memory, or more than all"
+        return "the measurement's share of the GPU memory is not between 0 and 1"
     if not plain_sum(measured.forward_s) + plain_sum(measured.backward_s) > 0:
         return "the measurement shows no computation"
     return None

@@ -11,7 +11,7 @@ from services.profiler.state import State, UnprofiledJob
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """time modules by workload and type that are fitted and not yet published"""
 NODES_BELIEVED = 2
-"""nodes that must lack a job's program before it is taken to be on none"""
+"""so many nodes have to lack a job's program before it counts as missing on all"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,11 +19,11 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
     usable: dict[GpuType, TimeModules]
     excluded: dict[GpuType, str]
-    """types that the job cannot use, with the reason; those that failed before those that are away"""
+    """types that the job cannot use, with the reason: first those it failed on, then those without a node"""
     failed: bool
     """whether the job was tried on some type and does not run there"""
     wanted: tuple[GpuType, ...]
-    """types to be measured on, each on a node that is there"""
+    """types on which the job still has to be measured, and of which a node is open"""
     pending: bool
     """whether a fit is under way, or a type is waited for"""
 
@@ -55,8 +55,8 @@ def allowed_types(job: UnprofiledJob, types: Types) -> tuple[GpuType, ...]:
 def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, patience: int) -> Needs:
     """What is known about `job` on each type.
 
-    A type without an open node is waited for during `patience` rounds if the job names it, or if there is
-    nothing else the job can use; after that it is excluded. A type nobody named is not waited for.
+    A type without an open node is waited for, during `patience` rounds, if the job names it or has no other
+    type that it can use; it is excluded after that, or at once where it is not waited for.
     """
     published = state.modules.get(job.fingerprint, {})
     raw = state.raw.get(job.fingerprint, {})
@@ -71,7 +71,7 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
             usable[gpu_type] = modules
         elif gpu_type in raw:
             pending = True
-        elif (reason := _objection(job, state, gpu_type) or _absence(job, state, gpu_type)) is not None:
+        elif (reason := _exclusion(job, state, gpu_type) or _absence(job, state, gpu_type)) is not None:
             excluded[gpu_type] = reason
         else:
             (wanted if gpu_type in types.open else away).append(gpu_type)
@@ -79,12 +79,15 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
     for gpu_type in away:
         if job.rounds_without_node.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):
             pending = True
-        excluded[gpu_type] = "no node of this type is there"
+        excluded[gpu_type] = "no node of this type can take a measurement"
     return Needs(usable=usable, excluded=excluded, failed=failed, wanted=tuple(wanted), pending=pending)
 
 
 def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
-    """Of what the job is started with: one node may lack it, two are believed, where no other has it."""
+    """Why the job cannot be started on a type: too many of its nodes lack the program; None: it may be.
+
+    Nodes are believed when they are `NODES_BELIEVED`, or all that are open, and none measures the workload.
+    """
     if not job.absent or any(
         run.fingerprint == job.fingerprint and run.plan.gpu_type == gpu_type and not run.failure
         for run in state.runs.values()
@@ -98,7 +101,8 @@ def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
     return f"it cannot be started on {', '.join(sorted(job.absent))}: {next(iter(job.absent.values()))}"
 
 
-def _objection(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
+def _exclusion(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
+    """Why the job, or its workload, is excluded from a type."""
     if gpu_type in job.excluded:
         return job.excluded[gpu_type].reason
     return state.unfit.get(job.fingerprint, {}).get(gpu_type)

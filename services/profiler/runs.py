@@ -29,25 +29,26 @@ class _Room(msgspec.Struct):
 def opening_runs(
     state: State, fits: Modules, types: Types, round_number: int, patience: int
 ) -> tuple[ProfileRun, ...]:
-    """Those that a round begins with: a job that trains on a GPU gives way.
+    """The measurements that a round begins with. They may take GPUs from jobs that train.
 
-    A type goes to the node with the most idle GPUs, else, when no GPU of the type is idle, to the node
-    with the most GPUs, ties by id. A GPU carries at most one run; what finds none waits for the next round.
+    A type is measured on the node with the most idle GPUs or, when no GPU of the type is idle, on the node
+    with the most GPUs, ties by id. A GPU carries at most one measurement; one without a GPU waits for the
+    next round.
     """
     return _runs(state, fits, types, patience, str(round_number), idle_only=False)
 
 
 def added_runs(state: State, fits: Modules, types: Types, patience: int) -> tuple[ProfileRun, ...]:
-    """Those that can be made at once, on GPUs that nobody holds; once in a job's life for each type."""
+    """Measurements to make within a round, on idle GPUs only; at most one for each job and type."""
     return _runs(state, fits, types, patience, f"{state.round}-{state.additions}", idle_only=True)
 
 
 def _runs(
     state: State, fits: Modules, types: Types, patience: int, serial: str, *, idle_only: bool
 ) -> tuple[ProfileRun, ...]:
-    """One GPU of each type a waiting job still needs, jobs in the order of their submission.
+    """A measurement on each type that a job still needs, jobs in the order of their submission.
 
-    A workload that several jobs share is measured once.
+    Jobs of one workload share its measurements.
     """
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
     lacking = _lacking(state, fits, types, patience, idle_only=idle_only)
@@ -71,7 +72,7 @@ def _runs(
 def _lacking(
     state: State, fits: Modules, types: Types, patience: int, *, idle_only: bool
 ) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
-    """The types on which each job still has to be measured."""
+    """Jobs and the types on which each still has to be measured."""
     for job_id, job in state.jobs.items():
         for gpu_type in needs_of(job, state, fits, types, patience).wanted:
             if not (idle_only and gpu_type in job.added):
@@ -87,7 +88,7 @@ def _rooms(state: State) -> list[_Room]:
 
 
 def _room(node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId]) -> _Room:
-    """`runs`: measurements on their way to the node."""
+    """`workers`: GPUs of the node by placement; `runs`: measurements that the node has or is to make."""
     lingering = {pid for pid in workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
     gpus_idle = node.gpus - sum(workers.values()) - len(runs - workers.keys())
     gpus_free = node.gpus - len(runs | lingering)

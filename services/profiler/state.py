@@ -12,7 +12,8 @@ from shared.domain.nodes import KnownNode
 class Exclusion(msgspec.Struct, frozen=True):
     reason: str
     final: bool
-    """true: the agent was sure, so it holds for the workload if the workload runs elsewhere"""
+    """true: the agent was sure; then it holds for every job of the workload, if the workload runs
+    elsewhere"""
 
 
 class UnprofiledJob(msgspec.Struct, kw_only=True):
@@ -20,15 +21,15 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
 
     spec: JobSpec
     fingerprint: Fingerprint
-    """the key of its measurements: see `State.kept_by`"""
+    """key of its measurements: see `State.measured_as`"""
     failed_runs: dict[GpuType, int] = {}
     added: list[GpuType] = []
-    """types it was measured on within a round; where that failed, it waits for a round's opening"""
+    """types that it was measured on within a round; if that failed, the next try waits for a round to open"""
     rounds_without_node: dict[GpuType, int] = {}
-    """in a row"""
+    """by type: rounds in a row in which no node of it was open"""
     excluded: dict[GpuType, Exclusion] = {}
     absent: dict[NodeId, str] = {}
-    """nodes that lack its program, script, folder or image, and what they said"""
+    """nodes that lack its program, script, folder or image, each with its agent's message"""
     measured: bool = False
     """whether a run of its own brought numbers"""
 
@@ -41,14 +42,14 @@ class PendingRun(msgspec.Struct, kw_only=True):
     planned_at: float
     started_at: float | None = None
     failure: str = ""
-    """why it will bring no numbers; empty: it may yet"""
+    """why it brings no measurement; empty: it still may"""
     excused: bool = False
-    """its end says nothing about the job, so it is not counted as an attempt"""
+    """true: the failure says nothing about the job and does not count as an attempt"""
 
 
 class State(msgspec.Struct, kw_only=True):
     every_job: bool = False
-    """no job rests on what another one's measurement has shown"""
+    """true: each job is measured by itself, whatever is known of its workload"""
     round: int = -1
     """number of the last round that was opened"""
     additions: int = 0
@@ -65,8 +66,8 @@ class State(msgspec.Struct, kw_only=True):
     """measurements whose time modules are not yet published"""
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}
     unfit: dict[Fingerprint, dict[GpuType, str]] = {}
-    """types that a workload which runs elsewhere does not run on, and why"""
+    """by workload: types on which it does not run although it runs on others, and why"""
 
-    def kept_by(self, job_id: JobId, workload: Workload) -> Fingerprint:
-        """What a job's measurements are kept by: its workload, or with `every_job` itself."""
+    def measured_as(self, job_id: JobId, workload: Workload) -> Fingerprint:
+        """The key of a job's measurements: its workload's fingerprint or, with `every_job`, its own id."""
         return Fingerprint(job_id) if self.every_job else workload.fingerprint

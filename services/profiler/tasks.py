@@ -17,7 +17,7 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    """Its answer."""
+    """The answer to `Fit`."""
 
     fingerprint: Fingerprint
     gpu_type: GpuType
@@ -32,7 +32,7 @@ class FitTimes(msgspec.Struct, frozen=True):
 
 
 class FittedTimes(msgspec.Struct, frozen=True):
-    """Its answer."""
+    """The answer to `FitTimes`."""
 
     ticket: int
     data: tuple[DataMode, ...]

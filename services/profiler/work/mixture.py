@@ -5,9 +5,9 @@ Variables: weights p, means μ, variances v of two normal components.
 Formulation: maximise Σ_i log Σ_k p_k N(x_i; μ_k, v_k), v_k ≥ `FLOOR`, by expectation maximisation (Dempster,
 Laird and Rubin 1977), of which no step makes the likelihood smaller.
 
-It starts from the two parts of x with the least sum of squares within them: what 2-means finds, and on a line
-the best of n cuts. Nothing is drawn at random. More starts find likelier fits of no worth: components on two
-times that happen to be alike.
+It starts from the cut of x into two runs with the least sum of squares within them: the optimum of 2-means,
+which on a line is one of n − 1 cuts. Nothing is drawn at random. More starts find likelier fits that mean
+nothing: a component on two times that happen to be equal.
 
 Two components are taken when their Bayesian information criterion is below that of one, each is carried by
 at least `SUPPORT` times, and the fit converged; else the loader counts as stable, with one component.
@@ -24,6 +24,7 @@ from services.profiler.modules import one_mode, rounded
 from shared.domain.iteration import Column
 
 SUPPORT = 2
+"""least times that a component must be the likelier one for"""
 RELATIVE_NOISE = 1e-3
 """times whose spread is below this share of their mean are one value"""
 FLOOR = 1e-4
@@ -48,14 +49,14 @@ class FittedMixture(msgspec.Struct, frozen=True, kw_only=True):
     log_likelihood: float
     """log-likelihood of all times together"""
     carried: int
-    """how many times are likelier of the component that has fewer of them"""
+    """the number of times that each component is the likelier one for; of the two numbers, the smaller"""
     converged: bool
 
 
 def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
     """One component, or two in the order of their means."""
     times = np.sort(np.asarray(data_s, dtype=np.float64))
-    with np.errstate(over="ignore"):  # of times whose spread no float can hold
+    with np.errstate(over="ignore"):  # the spread of huge times may exceed any float
         spread, centre = float(times.std()), float(times.mean())
     if len(times) < 2 * SUPPORT or not RELATIVE_NOISE * centre < spread < math.inf:
         return one_mode(data_s)
@@ -66,12 +67,12 @@ def data_modes(data_s: Sequence[float]) -> tuple[DataMode, ...]:
 
 
 def bic_of_one(count: int) -> float:
-    """Of one component, on standardised times: its mean is 0 and its deviation 1."""
+    """Bayesian information criterion of one component: of `count` standardised times, mean 0, deviation 1."""
     return count * (1.0 + math.log(2.0 * math.pi)) + 2.0 * math.log(count)
 
 
 def bic_of_two(fit: FittedMixture, count: int) -> float:
-    """Five numbers are fitted: two means, two variances, one weight."""
+    """Bayesian information criterion of two components: two means, two variances, one weight are fitted."""
     return 5.0 * math.log(count) - 2.0 * fit.log_likelihood
 
 
@@ -95,7 +96,7 @@ def two_components(x: Column) -> FittedMixture:
 
 
 def expected(x: Column, mixture: Mixture) -> tuple[Column, float]:
-    """How far each time is of each component, shape (2, n), columns summing to 1; mean log-likelihood."""
+    """Each time's membership in each component, shape (2, n), columns summing to 1; mean log-likelihood."""
     variance = np.maximum(mixture.variance, FLOOR)
     constant = np.log(mixture.weight) - 0.5 * np.log(2.0 * math.pi * variance)
     joint = constant[:, None] - (x - mixture.mean[:, None]) ** 2 / (2.0 * variance[:, None])
@@ -104,7 +105,7 @@ def expected(x: Column, mixture: Mixture) -> tuple[Column, float]:
 
 
 def maximised(x: Column, members: Column) -> Mixture:
-    """The likeliest mixture when the times are so far, shape (2, n), of its components."""
+    """The likeliest mixture for given memberships, shape (2, n)."""
     carried = members.sum(axis=1) + TINY
     mean = members @ x / carried
     variance = (members * (x - mean[:, None]) ** 2).sum(axis=1) / carried
@@ -112,11 +113,11 @@ def maximised(x: Column, members: Column) -> Mixture:
 
 
 def _parts(x: Column) -> Column:
-    """The cut of the least sum of squares within, as members: that of the greatest sum between."""
+    """Memberships, 0 or 1, of the cut with the least sum of squares within its parts."""
     count = len(x)
     size = np.arange(1, count)
     below = np.cumsum(x)[:-1]
-    between = below**2 / size + (x.sum() - below) ** 2 / (count - size)
+    between = below**2 / size + (x.sum() - below) ** 2 / (count - size)  # greatest where within is least
     lower = np.arange(count) <= between.argmax()
     return np.stack((lower, ~lower)).astype(np.float64)
 
