@@ -11,7 +11,7 @@ from typing import NoReturn
 from hopyard.failures import Failure, Invalid, Unreachable
 from hopyard.local.accounts import admitted, admitted_any
 from hopyard.local.processes import Say
-from hopyard.local.stacks import folder_at, my_stack
+from hopyard.local.stacks import folder_at, my_stack, starting
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, machine_of
 from shared.runtime.bus.contract import Unavailable
@@ -19,6 +19,7 @@ from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.state import JetStreamState
 from shared.runtime.process.joining import Shared, announced, variables
 from shared.runtime.settings import PREFIX, load_settings, sources_of
+from shared.runtime.state_folder import state_folder
 
 USUAL = {"nodes": "this-machine", "runner": "process"}
 """settings of such an agent, unless the environment or a settings file says otherwise"""
@@ -40,7 +41,11 @@ def join(given: Mapping[str, str], say: Say) -> NoReturn:
     if settings.nodes == USUAL["nodes"]:
         environ[PREFIX + "NODE"] = _node_name(settings)
     environ |= _own_account(_loaded(environ))
-    shared = asyncio.run(_shared(_loaded(environ), say))
+    try:
+        shared = asyncio.run(_shared(_loaded(environ), say))
+    except _Refused as refusal:
+        environ |= _account_once_up(_loaded(environ), refusal, say)
+        shared = asyncio.run(_shared(_loaded(environ), say))
     environ |= variables(shared, sources_of(environ))
     _loaded(environ)
     os.execve(sys.executable, [sys.executable, "-P", "-m", "services.agent"], environ)  # noqa: S606 - ourselves
@@ -52,16 +57,18 @@ def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[st
         own = sources_of(environ)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    usual = {**USUAL, "output_folder": str(_state_folder(environ) / OUTPUT)}
+    usual = USUAL if "output_folder" in own else {**USUAL, "output_folder": _output_folder(environ)}
     chosen = {name: value for name, value in usual.items() if name not in own} | dict(given)
     if "nats_url" not in chosen and "nats_url" not in own:
         chosen["nats_url"] = _my_nats()
     return {**environ, **{PREFIX + name.upper(): value for name, value in chosen.items()}}
 
 
-def _state_folder(environ: Mapping[str, str]) -> Path:
-    """The folder for programs' state, by the XDG base directories."""
-    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+def _output_folder(environ: Mapping[str, str]) -> str:
+    try:
+        return str(state_folder(environ) / OUTPUT)
+    except FileNotFoundError as error:
+        raise Invalid(str(error)) from None
 
 
 def _my_nats() -> str:
@@ -78,6 +85,25 @@ def _own_account(settings: Settings) -> dict[str, str]:
         return {}
     file = admitted(data, settings.node) if settings.node else admitted_any(data)
     return {PREFIX + "NATS_CREDENTIALS": str(file.absolute())}
+
+
+class _Refused(Failure):
+    """NATS lets in nobody without credentials, and none were given."""
+
+
+def _account_once_up(settings: Settings, refusal: _Refused, say: Say) -> dict[str, str]:
+    """The node's account in a stack of this user's that is still starting. Raises the refusal if none is."""
+    waits = False
+    while True:
+        begun = starting()
+        if found := _own_account(settings):
+            return found
+        if not begun:
+            raise refusal
+        if not waits:
+            say(f"the stack on {begun[0]} is still starting; waiting until it is up")
+        waits = True
+        time.sleep(LOOK_EVERY_S)
 
 
 def _loaded(environ: Mapping[str, str]) -> Settings:
@@ -109,7 +135,7 @@ async def _shared(settings: Settings, say: Say) -> Shared:
         await _open(connection, say, settings)
         return await _look(_Store(connection), say)
     except PermissionError as error:
-        raise Failure(f"{error}{'' if _shown(settings) else HINT}") from None
+        raise Failure(str(error)) if _shown(settings) else _Refused(f"{error}{HINT}") from None
     finally:
         await connection.close()
 
@@ -135,7 +161,8 @@ async def _open(connection: Connection, say: Say, settings: Settings) -> None:
 
 
 async def _look(store: JetStreamState, say: Say) -> Shared:
-    waits = False
+    """A server that has just let somebody in knows for a moment of nobody who answers."""
+    waits, late = False, time.monotonic() + ADMITTED_LIMIT_S
     while True:
         try:
             found = await announced(store)
@@ -143,7 +170,7 @@ async def _look(store: JetStreamState, say: Say) -> Shared:
             found = None
         if found is not None:
             return found
-        if not waits:
-            say("no stack has begun on this NATS yet; waiting for its services")
-        waits = True
+        if not waits and time.monotonic() > late:
+            say("no service of a stack answers on this NATS yet; waiting for one")
+            waits = True
         await asyncio.sleep(LOOK_EVERY_S)

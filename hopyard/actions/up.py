@@ -45,7 +45,7 @@ class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run_up(spec: UpSpec, say: Say) -> None:
     """Runs until cancelled. Raises Claimed, NotReady, Died."""
-    with claimed(spec.data):
+    with claimed(spec.data), listed(spec.data, say):
         began = time.monotonic()
         stack_spec = _stack_spec(spec)
         async with running_stack(stack_spec, say) as stack:
@@ -57,8 +57,7 @@ async def run_up(spec: UpSpec, say: Say) -> None:
                 say(f"its nodes join by: {_how_to_join(spec, stack)}")
             if spec.data.resolve() != DEFAULT.resolve():
                 say(f"elsewhere: HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats.url}")
-            with listed(spec.data):
-                await _stay(stack, spec.data)
+            await _stay(stack, spec.data)
 
 
 def on_terminal(stack: Stack) -> str:

@@ -13,6 +13,7 @@ from hopyard.failures import Unreachable
 from hopyard.local.data_folder import DEFAULT, StackFile, read_stack_file
 from hopyard.local.pids import alive
 from shared.runtime import owner_only
+from shared.runtime.state_folder import state_folder
 
 OTHERWISE = "--api or HOPYARD_API_URL names another"
 
@@ -56,6 +57,8 @@ def _mine_from(start: Path) -> Mine:
         return nearest
     running = _running()
     if not running:
+        if begun := starting():
+            raise Unreachable(f"the stack on {begun[0]} is not up yet; try again once it is, or {OTHERWISE}")
         raise Unreachable(f"no stack of yours runs on this machine; `hopyard up` starts one, {OTHERWISE}")
     if len(running) > 1:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
@@ -69,32 +72,54 @@ def _near(start: Path) -> Mine | None:
 
 
 @contextlib.contextmanager
-def listed(data: Path) -> Iterator[None]:
-    """List this process's stack, so that it is found from every folder."""
-    folder = _list()
-    owner_only.make_folder(folder)
-    entry = folder / str(os.getpid())
-    owner_only.write(entry, str(data.absolute()).encode())
+def listed(data: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """List this process's stack, from its start on, so that it is found from every folder once it is up.
+
+    An account may have no folder for it: a service's home need not be there.
+    """
+    entry = None
+    try:
+        entry = _list() / str(os.getpid())
+        owner_only.make_folder(entry.parent)
+        owner_only.write(entry, os.fsencode(data.absolute()))
+    except OSError as error:
+        say(f"commands in other folders will not find this stack: {error}")
     try:
         yield
     finally:
-        entry.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if entry is not None:
+                entry.unlink()
+
+
+def starting() -> list[Path]:
+    """Data folders of this user's stacks that are not up yet."""
+    return sorted(data for data in _in_list() if _living(data) is None)
 
 
 def _running() -> dict[Path, StackFile]:
-    """Running stacks by data folder; forgets those that are gone."""
-    found = {}
-    for entry in _list().glob("[0-9]*"):
+    """Running stacks by data folder."""
+    return {data: stack for data in _in_list() if (stack := _living(data)) is not None}
+
+
+def _in_list() -> Iterator[Path]:
+    """Data folders of the stacks in the list; forgets those that are gone."""
+    for entry in _entries():
         try:
-            data = Path(entry.read_text(encoding="utf-8"))
+            data = Path(os.fsdecode(entry.read_bytes()))
         except FileNotFoundError:  # that one has just ended
             continue
-        stack = _living(data)
-        if stack is not None:
-            found[data] = stack
-        elif not alive(int(entry.name)):
+        if _living(data) is not None or alive(int(entry.name)):
+            yield data
+        else:
             entry.unlink(missing_ok=True)
-    return found
+
+
+def _entries() -> list[Path]:
+    try:
+        return list(_list().glob("[0-9]*"))
+    except OSError:
+        return []
 
 
 def _living(data: Path) -> StackFile | None:
@@ -110,5 +135,5 @@ def _mine(file: Path) -> bool:
 
 
 def _list() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(state) / "hopyard" / "stacks"
+    """Raises FileNotFoundError for an account without a home."""
+    return state_folder() / "hopyard" / "stacks"

@@ -18,6 +18,7 @@ from hopyard.local.accounts import admitted
 from hopyard.local.data_folder import write_stack_file
 from hopyard.local.processes import Restarts
 from hopyard.local.stack import Listen, Stack, StackSpec, running_stack
+from hopyard.local.stacks import listed
 from schemas.events import GpusWithheld, NodeDrained, NodeJoined, PlanPublished
 from schemas.jobs import JobFile, Workload
 from schemas.views import NodeView
@@ -132,6 +133,26 @@ async def test_a_machine_of_the_same_user_is_let_in_and_another_is_not(
             assert rogue.returncode == 1
             assert b"may not" in err or b"refuses" in err
             assert sorted(await nodes_once(client, bool)) == ["here", "there"]
+
+
+async def test_an_agent_that_comes_before_its_stack_is_up_is_let_in_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NATS listens seconds before the stack is up; who came meanwhile was sent to look for credentials."""
+    for name in [name for name in os.environ if name.startswith("HOPYARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    data = tmp_path / "data"
+    spec = StackSpec(data=data, cluster=None, clock_origin=time.time(), speed=SPEED, nats=Listen())
+    with listed(data, print):
+        async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
+            early = await agent("--join", stack.nats.url, "--gpus", "cpu:2", HOPYARD_NATS_TOKEN="")
+            async with agents(early):
+                assert early.stderr is not None
+                assert b"still starting; waiting until it is up" in await early.stderr.readline()
+                write_stack_file(data, stack.stack_file())  # by which `hopyard up` says that it is up
+                assert len(await nodes_once(client, bool)) == 1
+                assert b"no service" not in await early.stderr.readline()
 
 
 async def test_a_hostile_node_file_is_refused_in_a_line(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from schemas.base import Message
 from schemas.jobs import JobSpec
 from schemas.settings import Settings
 from shared.runtime.settings import in_environment, in_file
+from shared.runtime.state_folder import state_folder
 
 GRACE_S: float = next(field.default for field in msgspec.structs.fields(JobSpec) if field.name == "grace_s")
 """what a job gets to save and end, if it says nothing"""
@@ -147,9 +148,11 @@ def limit_of(text: str) -> float | None:
 
 
 def folder_of(name: str) -> Path:
-    """In the home folder, which the nodes of a cluster share."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(state) / "hopyard" / "slurm" / name
+    """In the home folder, which the nodes of a cluster share. Raises Invalid for an account without one."""
+    try:
+        return state_folder() / "hopyard" / "slurm" / name
+    except FileNotFoundError as error:
+        raise Invalid(f"{error}, and --folder another for the agents") from None
 
 
 def _write(folder: Path, settings: dict[str, str | int | float | bool], script: str) -> None:

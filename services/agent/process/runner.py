@@ -34,6 +34,7 @@ from services.agent.work.runner import Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
 from shared.runtime.process.ports import HeldPorts
+from shared.runtime.state_folder import state_folder
 
 READ_EVERY_S = 0.2
 CPU_PART = 1 / 32
@@ -310,4 +311,7 @@ def _devices(settings: Settings) -> tuple[str, ...]:
 def _run_folder() -> Path:
     if os.geteuid() == 0:
         return Path("/run/hopyard")
-    return Path(os.environ.get("XDG_RUNTIME_DIR") or Path.home() / ".local/state") / "hopyard"
+    try:
+        return Path(os.environ.get("XDG_RUNTIME_DIR") or state_folder()) / "hopyard"
+    except FileNotFoundError as error:
+        raise ValueError(f"run_folder: {error}") from None

@@ -118,7 +118,7 @@ def test_the_page_is_opened_without_its_token_on_a_command_line(
     stack = written(tmp_path / "one")
     data = tmp_path / "one" / ".hopyard"
     ensure_tokens(data)
-    with listed(data):
+    with listed(data, print):
         monkeypatch.chdir(tmp_path / "one")
         link = hopyard("page").out.strip()
         ran = hopyard("page", "--open")

@@ -71,7 +71,7 @@ def test_the_token_of_a_stack_goes_to_its_address_and_to_no_other(tmp_path: Path
     data = tmp_path / "one" / ".hopyard"
     ensure_tokens(data)
     assert token_for(stack.api_url) == ""
-    with listed(data):
+    with listed(data, print):
         assert token_for(stack.api_url) == token_for(stack.api_url + "/") == own_token(data)
         assert token_for("http://127.0.0.1:11") == ""
         assert token_for("https://cluster.example") == ""

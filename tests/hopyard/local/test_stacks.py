@@ -8,11 +8,13 @@ import pytest
 from hopyard.api import ask
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import StackFile, write_stack_file
-from hopyard.local.stacks import folder_of_api, listed, my_stack
+from hopyard.local.stacks import folder_of_api, listed, my_stack, starting
 from shared.runtime.bus.jetstream.connection import Connection
 
 GONE = 2**22 + 1
 """no process has this id"""
+NOBODY = 2**31 - 5
+"""no account has this id"""
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +58,14 @@ def test_a_stack_of_somebody_else_further_up_is_not_asked(tmp_path: Path) -> Non
 def test_a_stack_is_found_by_its_address_wherever_its_folder_is(tmp_path: Path) -> None:
     stack = written(tmp_path / "one")
     assert folder_of_api(stack.api_url) is None
-    with listed(tmp_path / "one" / ".hopyard"):
+    with listed(tmp_path / "one" / ".hopyard", print):
         assert folder_of_api(f"{stack.api_url}/") == tmp_path / "one" / ".hopyard"
         assert folder_of_api("http://127.0.0.1:9") is None
 
 
 def test_the_only_stack_of_a_user_is_found_from_anywhere(tmp_path: Path) -> None:
     stack = written(tmp_path / "one")
-    with listed(tmp_path / "one" / ".hopyard"):
+    with listed(tmp_path / "one" / ".hopyard", print):
         assert my_stack(tmp_path / "elsewhere") == stack
     with pytest.raises(Unreachable):
         my_stack(tmp_path / "elsewhere")
@@ -73,7 +75,7 @@ def test_of_several_none_is_guessed(tmp_path: Path) -> None:
     written(tmp_path / "one", port=1)
     written(tmp_path / "two", port=2)
     entries = tmp_path / "state/hopyard/stacks"
-    with listed(tmp_path / "one" / ".hopyard"):
+    with listed(tmp_path / "one" / ".hopyard", print):
         (entries / str(GONE)).write_text(str(tmp_path / "two" / ".hopyard"))
         with pytest.raises(Unreachable, match=r"2 stacks of yours run.*one.*:1.*two.*:2"):
             my_stack(tmp_path / "elsewhere")
@@ -102,8 +104,45 @@ def test_the_nats_of_a_stack_is_that_of_the_api_that_was_named(
     monkeypatch.chdir(tmp_path)
     stack = written(tmp_path / "one", port=1)
     written(tmp_path, port=2)
-    with listed(tmp_path / "one" / ".hopyard"):
+    with listed(tmp_path / "one" / ".hopyard", print):
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1:101 within"):
             ask.over_nats(address, stack.api_url)
         with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:9 is not known here: HOPYARD_NATS_URL"):
             ask.over_nats(address, "http://127.0.0.1:9")
+
+
+def test_a_stack_that_is_not_up_yet_is_said_to_start(tmp_path: Path) -> None:
+    data = tmp_path / "one" / ".hopyard"
+    with listed(data, print):
+        assert starting() == [data]
+        with pytest.raises(Unreachable, match=rf"the stack on {data} is not up yet"):
+            my_stack(tmp_path / "elsewhere")
+        written(tmp_path / "one")
+        assert starting() == []
+    assert starting() == []
+
+
+def test_a_folder_whose_name_is_no_text_is_found(tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"caf\xe9")
+    with listed(data, print):
+        assert starting() == [data]
+
+
+@pytest.mark.parametrize("home", [None, "/dev/null"])
+def test_an_account_without_a_home_has_stacks_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    """As that of a service or in a container: `hopyard up` and `hopyard ps` ended with a traceback."""
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr(os, "getuid", lambda: NOBODY)
+    stack = written(tmp_path)
+    said: list[str] = []
+    with listed(tmp_path / ".hopyard", said.append):
+        assert my_stack(tmp_path) == stack
+        with pytest.raises(Unreachable, match="no stack of yours runs"):
+            my_stack(tmp_path.parent)
+    assert len(said) == 1
+    assert said[0].startswith("commands in other folders will not find this stack: ")
