@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
 from hopyard.local.threads import ONE_THREAD
+from hopyard.show import streams
 from hopyard.show.terminal import complain
 from schemas.settings import Settings
 
@@ -175,7 +176,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(COLLECT_EVERY)
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = AS_JSON in words
+    streams.make_ready(as_json=as_json, own_process=arguments is None)
+    if odd := [word for word in words if not streams.is_text(word)]:
+        complain(f"{odd[0]!a} is not text in {sys.getfilesystemencoding()}", INVALID, as_json=as_json)
     _clean_up_when_stopped(STOPPING if arguments is None else ())
+    try:
+        try:
+            _run(words, as_json=as_json)
+        finally:
+            sys.stdout.flush()  # the interpreter does it as it ends, and complains in its own words
+    except streams.NotWritten as error:
+        streams.give_up()
+        if error.closed_early:
+            sys.exit(REFUSED)
+        why = (error.strerror or str(error)).lower()
+        complain(f"stdout takes nothing more: {why}", REFUSED, as_json=as_json)
+
+
+def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
+    """Raises SystemExit, and NotWritten."""
     try:
         sys.exit(application(_typed() or words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
@@ -228,7 +247,7 @@ def _typed() -> list[str]:
     return os.environ.get("_TYPER_COMPLETE_ARGS", os.environ.get("COMP_WORDS", "")).split()[1:]
 
 
-def _misused(misuse: typer.TyperException, words: list[str]) -> str:
+def _misused(misuse: typer.TyperException, words: Sequence[str]) -> str:
     """What is wrong with the command line, and what to write where --json is followed by a file."""
     text = misuse.format_message()
     for option, word in pairwise(words):

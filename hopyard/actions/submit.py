@@ -1,5 +1,6 @@
 """Submits job files, and reports the outcome of each."""
 
+import os
 import sys
 import uuid
 from collections.abc import Sequence
@@ -64,9 +65,11 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
     if not without:
         return list(jobs)
     try:
-        folder = str(Path.cwd())
+        folder = os.fsencode(Path.cwd()).decode()  # nodes go by UTF-8, whatever this shell's encoding is
     except OSError as error:
         raise Failure(f"the current folder: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise Failure("the current folder: its name is not UTF-8; name a `working_directory`") from None
     say(f"to be run in {folder}; `working_directory` in the job file names another folder")
     return [
         (file, msgspec.structs.replace(job, working_directory=folder) if job in without else job)

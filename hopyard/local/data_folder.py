@@ -54,6 +54,7 @@ class ClockFile(Message, frozen=True, kw_only=True):
 @contextlib.contextmanager
 def claimed(data: Path) -> Iterator[None]:
     """Hold the folder for as long as this process lives, at most. Raises Claimed, Invalid."""
+    _check_name(data)
     close_to_others(data, owner_only.PASSED)
     with owner_only.appended(data / "lock") as lock:
         try:
@@ -65,6 +66,14 @@ def claimed(data: Path) -> Iterator[None]:
             yield
         finally:
             (data / "stack.json").unlink(missing_ok=True)
+
+
+def _check_name(data: Path) -> None:
+    """Settings and messages are UTF-8. Raises Invalid."""
+    try:
+        str(data.absolute()).encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{str(data.absolute())!a} is not UTF-8 text; choose another --data") from None
 
 
 def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:

@@ -250,6 +250,18 @@ def test_a_command_runs_in_the_folder_it_was_submitted_from(hopyard: Hopyard, ap
     assert f"to be run in {Path.cwd()}" in ran.err
 
 
+def test_from_a_folder_whose_name_is_no_text_no_command_is_submitted(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path.cwd() / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("job.yaml").write_text(JOB_YAML + "command: [python, train.py]\n")
+    ran = hopyard("submit", "job.yaml")
+    assert (ran.code, sent(api)) == (1, [])
+    assert ran.err == "hopyard: the current folder: its name is not UTF-8; name a `working_directory`\n"
+
+
 @pytest.mark.parametrize("more", ["", "command: [x]\nworking_directory: /data\n"])
 def test_a_folder_that_is_named_or_not_needed_is_left_alone(
     hopyard: Hopyard, api: CannedApi, more: str

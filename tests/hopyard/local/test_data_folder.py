@@ -116,3 +116,11 @@ def test_what_an_older_version_left_open_is_closed_and_folders_of_jobs_are_not(t
         **dict.fromkeys(("logs", "nats", "output"), 0o700),
         **dict.fromkeys(("jobs", "run"), 0o755),
     }
+
+
+def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    """Settings and messages hold its name, in UTF-8."""
+    data = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(Invalid, match=r"caf\\udce9' is not UTF-8 text; choose another --data"), claimed(data):
+        pass
+    assert not data.exists()

@@ -1,0 +1,69 @@
+"""The standard streams of a command: closed, not in UTF-8, or a stdout that takes nothing more."""
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class NotWritten(OSError):
+    """stdout takes nothing more: the disk below it is full, or nobody reads it."""
+
+    @property
+    def closed_early(self) -> bool:
+        """Whether whoever read it has gone, as `head` does."""
+        return self.errno == errno.EPIPE
+
+
+class _Output(io.FileIO):
+    """Raises NotWritten, which is distinct from what any other file or socket raises."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise NotWritten(error.errno, error.strerror) from None
+
+
+def make_ready(*, as_json: bool, own_process: bool) -> None:
+    """Let whatever is printed be printed: no text ends a command.
+
+    A terminal of another encoding is shown escapes for characters that it lacks. JSON is UTF-8 everywhere.
+    What is closed is /dev/null, and no file that is opened later is taken for it. `own_process`: the streams
+    are the process's, and stdout raises NotWritten.
+    """
+    if own_process and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _telling(sys.stdout)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8" if as_json else None, errors="backslashreplace")
+
+
+def _telling(out: io.TextIOWrapper) -> io.TextIOWrapper:
+    raw = _Output(out.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=out.encoding,
+        errors=out.errors,
+        line_buffering=out.line_buffering,
+        write_through=out.write_through,
+    )
+
+
+def give_up() -> None:
+    """Write nothing more to stdout; the interpreter would try again as it ends, and complain of it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def is_text(word: str) -> bool:
+    """Whether it could be decoded. Bytes that could not are surrogates, which no message can hold."""
+    return not any("\ud800" <= each <= "\udfff" for each in word)
