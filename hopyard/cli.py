@@ -1,5 +1,6 @@
 """The `hopyard` command: its groups put together, and errors turned into exit codes."""
 
+import errno
 import gc
 import os
 import signal
@@ -29,6 +30,8 @@ COMPLETE = "_HOPYARD_COMPLETE"
 """a variable that the completion of a shell sets"""
 LIBRARY_S_OWN = "Value error, "
 """before the message of an error that a parser of an option raised"""
+OF_FILES = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO, errno.ENOTDIR})
+"""errors by which a folder or a disk refuses what a command writes or reads; it is the user's to mend"""
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -191,6 +194,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(REFUSED)
         why = (error.strerror or str(error)).lower()
         complain(f"stdout takes nothing more: {why}", REFUSED, as_json=as_json)
+    except OSError as error:
+        if error.errno not in OF_FILES or not error.strerror:
+            raise
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        complain(f"{where}{error.strerror.lower()}", REFUSED, as_json=as_json)
 
 
 def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:

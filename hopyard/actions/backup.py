@@ -87,15 +87,15 @@ class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
 
 async def back_up(connection: Connection, target: Path, stack: BesideNats) -> BackedUp:
     """Raises Failure, Unavailable."""
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as name:
             return await _back_up(connection, target, stack, Path(name))
-        except NotCopied as error:
-            raise Failure(f"NATS does not hand over a stream: {error}") from None
-        except OSError as error:
-            if isinstance(error, (Unavailable, PermissionError)):
-                raise
-            raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None
+    except NotCopied as error:
+        raise Failure(f"NATS does not hand over a stream: {error}") from None
+    except OSError as error:
+        if isinstance(error, Unavailable) or (isinstance(error, PermissionError) and error.errno is None):
+            raise
+        raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None
 
 
 async def _back_up(connection: Connection, target: Path, stack: BesideNats, folder: Path) -> BackedUp:

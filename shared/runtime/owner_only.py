@@ -38,8 +38,10 @@ def write(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
         draft.replace(path)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)
         raise
 
 

@@ -69,6 +69,16 @@ def test_a_folder_that_is_not_there_is_found_before_the_run(
     assert ran.err == "hopyard: nowhere/result: there is no folder nowhere\n"
 
 
+def test_a_folder_that_takes_nothing_is_named(hopyard: Hopyard, tmp_path: Path) -> None:
+    """Whatever a command writes there: on a read-only disk too a comparison ended with a traceback."""
+    (tmp_path / "experiments").write_text("in the way of the folder")
+    ran = hopyard("compare", "--scenario", "tiny", "--policies", "fifo,sjf")
+    assert (ran.code, ran.out) == (1, "")
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("hopyard: experiments/")
+    assert last.endswith(": not a directory")
+
+
 def test_a_file_that_cannot_be_written_after_all_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"gone/result: No such file"):
         write_lines(tmp_path / "gone" / "result", [b"{}"])

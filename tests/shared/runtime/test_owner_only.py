@@ -52,3 +52,11 @@ def test_a_folder_of_another_account_is_no_place_for_secrets(tmp_path: Path) -> 
     os.chown(folder, 4711, 4711)
     with pytest.raises(owner_only.Exposed, match="another account"):
         owner_only.make_folder(folder)
+
+
+def test_an_error_names_the_file_that_is_not_written(tmp_path: Path) -> None:
+    """And not its draft, of which nobody knows, or no file at all, as where a disk is full."""
+    (tmp_path / "folder" / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="folder") as refused:
+        owner_only.write(tmp_path / "folder", b"sesame")
+    assert refused.value.filename == str(tmp_path / "folder")

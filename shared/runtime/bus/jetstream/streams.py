@@ -113,9 +113,9 @@ async def _ensure(connection: Connection, config: StreamConfig) -> None:
 def _raise_if_final(config: StreamConfig, error: Exception) -> None:
     """Raise RuntimeError for an error that waiting does not cure, Damaged for a full disk."""
     if getattr(error, "err_code", None) == NO_ROOM:
-        needed = f"{config.max_bytes or 0:,} bytes"
+        needed = f" of {config.max_bytes:,} bytes" if (config.max_bytes or 0) > 0 else ""
         remedy = "make room, or set stream_max_bytes to less"
-        raise Damaged(f"NATS has no room on its disk for the stream {config.name} of {needed}: {remedy}")
+        raise Damaged(f"NATS has no room on its disk for the stream {config.name}{needed}: {remedy}")
     if isinstance(error, BadRequestError) and error.err_code == NO_PEERS:
         return
     if isinstance(error, BadRequestError) or getattr(error, "err_code", None) == NOT_CLUSTERED:
