@@ -30,7 +30,12 @@ COMPLETE = "_HOPYARD_COMPLETE"
 """a variable that the completion of a shell sets"""
 LIBRARY_S_OWN = "Value error, "
 """before the message of an error that a parser of an option raised"""
-OF_FILES = frozenset({errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO, errno.ENOTDIR})
+OF_FILES = frozenset(
+    {
+        *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EIO),
+        *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    }
+)
 """errors by which a folder or a disk refuses what a command writes or reads; it is the user's to mend"""
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
+from hopyard.show.units import legible
 from schemas.base import Message
 from schemas.results import RunResult
 
@@ -131,11 +132,14 @@ class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
-    """The last line on stderr: text, or an object with one member `error`."""
+    """The last line on stderr: text, or an object with one member `error`.
+
+    It may quote a file or an argument of somebody else's, which controls no terminal.
+    """
     if as_json:
         say(msgspec.json.encode({"error": complaint(error, code)}).decode())
     else:
-        say(f"hopyard: {error}")
+        say(f"hopyard: {legible(str(error))}")
     sys.exit(code)
 
 

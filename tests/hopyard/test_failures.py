@@ -79,6 +79,20 @@ def test_a_folder_that_takes_nothing_is_named(hopyard: Hopyard, tmp_path: Path) 
     assert last.endswith(": not a directory")
 
 
+@pytest.mark.parametrize("command", ["store export", "credentials", "restore own.json --data", "up --data"])
+def test_a_name_that_no_disk_takes_is_named(hopyard: Hopyard, tmp_path: Path, command: str) -> None:
+    (tmp_path / "own.json").write_text("no backup")
+    ran = hopyard(*command.split(), "x" * 300)
+    assert ran.code in {1, 2}
+    assert ran.err.splitlines()[-1].startswith("hopyard: ")
+
+
+def test_what_an_error_quotes_controls_no_terminal(hopyard: Hopyard, tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text('{"\\u001b[2J": 1}')
+    ran = hopyard("submit", "own.json", "--api", NOBODY)
+    assert (ran.code, "\x1b" in ran.err) == (2, False)
+
+
 def test_a_file_that_cannot_be_written_after_all_is_a_failure(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"gone/result: No such file"):
         write_lines(tmp_path / "gone" / "result", [b"{}"])
