@@ -10,7 +10,7 @@ from hopyard.api.blocking import Blocking
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.session import Session
 from hopyard.api.transport import Transport
-from hopyard.failures import Failure, Unreachable
+from hopyard.failures import Failure, Invalid, Unreachable
 from hopyard.local.credentials import own_token, token_in
 from hopyard.local.stacks import folder_of_api, my_stack
 from schemas.views import ClockView
@@ -22,6 +22,8 @@ SILENT_LIMIT_S = 30.0
 BACKOFF_S = 0.2
 BACKOFF_LIMIT_S = 3.0
 TOO_MANY_REQUESTS = 429
+TOKEN = "HOPYARD_API_TOKEN"  # noqa: S105 - names of variables
+TOKEN_FILE = "HOPYARD_API_TOKEN_FILE"  # noqa: S105 - as above
 
 
 def api_url(given: str | None) -> str:
@@ -96,13 +98,20 @@ def token_for(url: str) -> str:
 
     A stack's own token goes to its own address and to no other. Empty: there is none. Raises Invalid.
     """
-    given, file = (os.environ.get(name, "") for name in ("HOPYARD_API_TOKEN", "HOPYARD_API_TOKEN_FILE"))
+    given, file = (os.environ.get(name, "") for name in (TOKEN, TOKEN_FILE))
     if given:
-        return given
+        return _sendable(given.strip(), TOKEN)
     if file:
-        return token_in(Path(file))
+        return _sendable(token_in(Path(file)), file)
     data = folder_of_api(url)
     return "" if data is None else own_token(data)
+
+
+def _sendable(token: str, where: str) -> str:
+    """A token as a header can hold it. Raises Invalid, which does not show it."""
+    if not (token.isascii() and token.isprintable()):
+        raise Invalid(f"{where} holds a character that no token has")
+    return token
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], limit_s: float = SILENT_LIMIT_S) -> T:

@@ -23,12 +23,11 @@ def malformed(reason: str, field: str | None = None) -> Problem:
     return Problem(title="Malformed", status=400, detail=reason, field=field)
 
 
-HOW_TO_AUTHORIZE = (
-    "a token is needed: set HOPYARD_API_TOKEN to it, or HOPYARD_API_TOKEN_FILE to a file that holds it"
-)
+NEEDED = "a token is needed: set HOPYARD_API_TOKEN to it, or HOPYARD_API_TOKEN_FILE to a file that holds it"
+WRONG = "this token is not valid here: it was revoked, has expired, or is of another stack"
 
 
-def unauthorized(reason: str = HOW_TO_AUTHORIZE) -> Problem:
+def unauthorized(reason: str) -> Problem:
     return Problem(title="Unauthorized", status=401, detail=reason)
 
 

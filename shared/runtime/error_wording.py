@@ -36,7 +36,7 @@ def worded(reason: str, kind: object, path: str) -> str:
     types = _at(kind, path)
     if found := _UNKNOWN.match(reason):
         known = list(dict.fromkeys(_fields(types)))
-        return f"there is no such field{hint(found['name'], known)}; there are {listed(known)}"
+        return f"there is no such field{hint(found['name'], known)}; there are {listed(known) or 'none'}"
     if found := _MISSING.match(reason):
         return "this field is missing"
     if found := _NONE_OF.match(reason):

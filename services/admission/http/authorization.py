@@ -79,7 +79,7 @@ class Authorization:
         if shown and too_many:
             reason = f"more than {FAILURES_MAX} wrong tokens came from this address within {WITHIN_S:g} s"
             return Refusal(problems.too_many(f"{reason}; wait as long"))
-        return Refusal(problems.unauthorized())
+        return Refusal(problems.unauthorized(problems.WRONG if shown else problems.NEEDED))
 
 
 def shown_in(headers: CIMultiDictProxy[str]) -> str:

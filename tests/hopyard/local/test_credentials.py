@@ -91,6 +91,28 @@ def test_what_the_environment_says_wins(tmp_path: Path, monkeypatch: pytest.Monk
         token_for("http://anywhere")
 
 
+@pytest.mark.parametrize("token", ["a secret\r\nX: y", "a secret \u2603", "a secret\x00"])
+def test_a_token_that_no_request_can_hold_is_refused_and_not_shown(
+    token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown, in an error by which the API could not be reached."""
+    file = tmp_path / "token"
+    file.write_text(token)
+    file.chmod(0o600)
+    monkeypatch.setenv("HOPYARD_API_TOKEN_FILE", str(file))
+    with pytest.raises(Invalid, match=f"^{file} holds a character that no token has$"):
+        token_for("http://anywhere")
+    if "\x00" not in token:
+        monkeypatch.setenv("HOPYARD_API_TOKEN", token)
+        with pytest.raises(Invalid, match=r"^HOPYARD_API_TOKEN holds a character that no token has$"):
+            token_for("http://anywhere")
+
+
+def test_what_a_shell_left_around_a_token_is_not_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPYARD_API_TOKEN", "a-token\r\n")
+    assert token_for("http://anywhere") == "a-token"
+
+
 def test_the_page_is_shown_by_a_token_that_changes_nothing(tmp_path: Path) -> None:
     ensure_tokens(tmp_path)
     address, token = page_link("http://127.0.0.1:1", tmp_path).split("/#token=")

@@ -66,3 +66,10 @@ def test_of_a_job(change: dict[str, object], said: str) -> None:
 )
 def test_of_a_scenario(workload: dict[str, object], said: str) -> None:
     assert refused(SCENARIO | {"workload": workload}, ScenarioFile).startswith(said)
+
+
+def test_where_there_are_no_fields_there_are_none() -> None:
+    class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+        pass
+
+    assert refused({"x": 1}, Nothing) == "$.x: there is no such field; there are none"

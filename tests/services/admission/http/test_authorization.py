@@ -236,6 +236,18 @@ async def test_whose_a_token_is_can_be_asked(tmp_path: Path) -> None:
         assert msgspec.convert(body, Identity) == expected
 
 
+@pytest.mark.parametrize(
+    ("headers", "says"), [({}, "a token is needed"), (shown("hop_1_2"), "this token is not valid here")]
+)
+async def test_a_wrong_token_gets_another_answer_than_none(
+    headers: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    async with guarded(tmp_path) as (api, tokens):
+        tokens.make(Role.OPERATOR, "ada")
+        async with api.client.get("/v1/jobs", headers={"Authorization": ""} | headers) as response:
+            assert msgspec.json.decode(await response.read(), type=Problem).detail.startswith(says)
+
+
 async def test_where_nobody_has_a_token_it_is_said_how_to_make_one(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, _):
         problem, _ = await api.call("GET", "/v1/policy", 401, headers=shown("x"))
