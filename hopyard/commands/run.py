@@ -174,7 +174,7 @@ def up(
 
     check_policy(policy)
     if nats not in CLUSTERS:
-        raise Invalid(f"--nats {nats}: choose 1, 3 or 5; an even number of servers can lose no more than one fewer")
+        raise Invalid(f"--nats {nats}: choose 1, 3 or 5; an even number survives no more losses")
     if cluster and listen:
         raise Invalid("choose either --cluster, which has emulated nodes, or --listen, by which agents join")
     chosen = None if cluster or listen else chosen_scenario(scenario)
