@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from loadgen.provenance import made_by
 from schemas.base import Event
 from schemas.results import JobResult, RunResult
 from schemas.scenarios import PolicyChange
@@ -76,6 +77,7 @@ class Tally:
             events=self._events,
             wall_s=wall_s,
             settings=chosen(settings),
+            made_by=made_by(),
             job_results=job_results(ledger),
         )
 

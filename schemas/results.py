@@ -65,6 +65,9 @@ class RunResult(Message, frozen=True, kw_only=True):
     wall_s: float
     settings: dict[str, str | float | bool | None]
     """what the services ran with, where it differs from the defaults"""
+    made_by: dict[str, str] = {}
+    """versions of hopyard, Python and the libraries that compute, and the processor's vector instructions.
+    Empty: of a version before this was noted"""
     job_results: tuple[JobResult, ...] = ()
     """in the order of submission"""
 

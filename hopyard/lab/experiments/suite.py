@@ -1,7 +1,7 @@
 """The experiments by name: what each is about, the runs it makes, and its report."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,10 +32,15 @@ from hopyard.lab.runs.pool import TrialPool, TrialRun
 from hopyard.lab.runs.trials import Bounded, Simulated, Solved, plain
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.ticker import Ticker
+from schemas.results import RunResult
 
 DIFFERENCES = "## Differences from the paper"
 NOTES = Path(__file__).parents[3] / "docs" / "experiments"
 """what a person wrote about each experiment after looking at its event logs; in a checkout only"""
+OF_SEVERAL_MAKERS = (
+    "**These runs were made by several versions, or on several kinds of processors. Such runs may differ for "
+    "no other reason:**"
+)
 BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 """a link to a page that does not lie beside the report"""
 
@@ -163,6 +168,15 @@ def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) 
     broken = [f"{one.case.trial}: {said}" for one in finished for said in one.outcome.violations]
     if broken:
         yield "\n".join(["**Event logs that break a rule:**", "", *_listed(broken)])
+    found = makers([one.outcome.result for one in finished])
+    if len(found) > 1:
+        yield "\n".join([OF_SEVERAL_MAKERS, "", *_listed(found)])
+
+
+def makers(results: Iterable[RunResult]) -> list[str]:
+    """What their event logs depend on beside scenario, seed, settings and code: each different one once."""
+    texts = (", ".join(f"{part} {which}" for part, which in one.made_by.items()) for one in results)
+    return sorted({text or "not noted" for text in texts})
 
 
 def _facts(plan: Plan) -> str:
