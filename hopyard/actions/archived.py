@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 async def archived_files(connection: Connection) -> tuple[ArchivedFile, ...]:
-    """Raises Unavailable, Failure."""
+    """The archive's files, as the monitor lists them. Raises Unavailable, Failure."""
     reply = await JetStreamQuestions(connection).ask(ListArchive(), TIMEOUT_S)
     if not isinstance(reply, ArchiveFiles):
         raise Failure(f"the monitor does not show the archive: {reply}")
@@ -34,7 +34,7 @@ async def archived(connection: Connection) -> range:
 
 
 async def copied(connection: Connection, file: ArchivedFile, target: Path) -> None:
-    """Raises Unavailable, Failure, OSError."""
+    """Copy one file of the archive to `target`. Raises Unavailable, Failure, OSError."""
     written = 0
     with owner_only.appended(target) as out:
         async for part in _parts(connection, file):

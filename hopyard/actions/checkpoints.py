@@ -38,14 +38,14 @@ class Wanted(msgspec.Struct, frozen=True):
     """`jobs_folder`"""
     jobs: tuple[JobId, ...]
     elsewhere: tuple[JobId, ...]
-    """jobs that named a folder of their own, which would be another's on another machine"""
+    """jobs with a folder of their own: on another machine that path may be somebody else's"""
     bytes_max: int
 
 
 class CheckpointsTaken(msgspec.Struct, frozen=True):
     files: int
     without: tuple[JobId, ...]
-    """jobs that have a checkpoint of which no whole one was found"""
+    """jobs with checkpoints of which none is complete and undamaged"""
 
 
 def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> Wanted:
@@ -64,7 +64,7 @@ def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> Wanted:
 
 
 def size_of(want: Wanted) -> tuple[int, int]:
-    """Of how many jobs there are some now, and their bytes at most, before any is read."""
+    """How many jobs have checkpoints now, and how many bytes these have at most, before any is read."""
     sizes = [size for job in want.jobs if (size := _size(want.folder, job))]
     return len(sizes), sum(sizes)
 
@@ -106,7 +106,7 @@ def _is_linked(folder: Path) -> bool:
 
 
 def _copy_newest(folder: Path, job: JobId, into: Path, room: int) -> int:
-    """Its bytes; 0: there is none. A job that writes on may replace all that were there when one looked."""
+    """Bytes copied; 0: there is none. A running job may replace checkpoints between listing and copying."""
     for _ in range(LOOKS):
         for name in _names(folder, job):
             if size := _copy(folder, job, name, into, room):
@@ -161,7 +161,7 @@ def _opened(folder: Path, job: JobId) -> Iterator[int]:
 
 
 def _copy(folder: Path, job: JobId, name: str, into: Path, room: int) -> int:
-    """Its bytes; 0: it is damaged, or was replaced by a newer one. Raises Failure, OSError."""
+    """Bytes copied; 0: the file is damaged, or was replaced by a newer one. Raises Failure, OSError."""
     copy, crc, size = into / name, 0, 0
     owner_only.make_folder(into)
     try:
@@ -187,7 +187,7 @@ def _copy(folder: Path, job: JobId, name: str, into: Path, room: int) -> int:
 
 @contextlib.contextmanager
 def _plain(name: str, folder: int) -> Iterator[BinaryIO]:
-    """Raises OSError, ValueError for what is no file."""
+    """Open a checkpoint without following a link. Raises OSError, ValueError if it is not a plain file."""
     if not stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
         raise ValueError(f"{name} is no file")
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)

@@ -37,7 +37,7 @@ def policies(incomplete: str) -> list[str]:
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """A file of one's own is completed as files are, where no name begins so."""
+    """Names that begin so; if there is none, the shell completes the user's own files."""
     from loadgen.scenarios import scenario_names  # noqa: PLC0415 - brings numpy
 
     return _matching(scenario_names(), incomplete)

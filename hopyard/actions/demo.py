@@ -48,7 +48,7 @@ class DemoResult(msgspec.Struct, frozen=True):
 
 
 async def run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
-    """Raises Failure; whatever happens, the stack is gone."""
+    """Run the workload to its end, and end the stack in any case. Raises Failure."""
     try:
         async with asyncio.timeout(spec.limit_s):
             return await _run_demo(spec, show, say)
@@ -163,7 +163,7 @@ class _Run:
 
 
 def left_s(elapsed_s: float, done: int, total: int, arriving_s: float) -> float | None:
-    """How long the rest takes if it goes on as so far; not less than until the last job has come.
+    """Real seconds until the end at the pace so far, at least until the last job arrives.
 
     None before any job has ended.
     """

@@ -96,7 +96,7 @@ async def _api(client: Client) -> str:
 
 
 async def _nodes(client: Client) -> str:
-    """A lost node is a fault; one that drains does so because somebody wished it, or as its time is over."""
+    """A lost node is a fault. A draining one is not: somebody asked for it, or the node's time is over."""
     nodes = (await client.nodes()).nodes
     if not nodes:
         raise _CheckFailed("no node has announced itself")
@@ -116,7 +116,7 @@ async def _policy(client: Client) -> str:
 
 
 class PlannedBy(NamedTuple):
-    """The policy that makes the plans, and whether it is the one that was chosen."""
+    """Which policy makes the plans, and whether it is the chosen one."""
 
     asked: PolicyChoice
     text: str
@@ -124,9 +124,9 @@ class PlannedBy(NamedTuple):
 
 
 async def planned_by(client: Client) -> PlannedBy:
-    """A planner that cannot load the policy that was asked for says so in its next plan, and only there.
+    """A planner that cannot load the chosen policy says so only in its next plan.
 
-    One that was asked for a moment ago has not planned yet, which is no fault.
+    A policy that was chosen after the last plan has not planned yet, which is no fault.
     """
     asked, plan = await client.policy(), (await client.status()).plan
     if plan is None or plan.policy == asked.policy:
@@ -175,7 +175,7 @@ async def _service(stack: StackFile, name: str) -> str:
 
 
 async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | Problem:
-    """What a service of this machine says; a problem without detail: nothing."""
+    """What a service of this machine answers at /readyz; empty for a problem without details."""
     try:
         async with session.get(f"{url}/readyz", ssl=False) as response:  # who it is need not be proven
             body = await response.read()
@@ -187,7 +187,7 @@ async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | Pr
 
 
 def _of_agent(found: Readiness, name: str) -> tuple[Death, ...]:
-    """The facts that an agent skips: agents report nowhere else."""
+    """The facts that agents skip; services report theirs, agents do not."""
     own = [one for one in found.services if one.name == name and name.startswith(f"{AGENT}-")]
     return tuple([death for one in own for death in one.quarantined])
 
@@ -214,7 +214,7 @@ async def _services(client: Client) -> str:
 
 
 async def _nats(urls: str) -> str:
-    """What each server says; one of several that does not answer is a fault, though the stack goes on."""
+    """What each NATS server answers. If one of several does not, that is a fault, though the stack goes on."""
     return "; ".join([await _greeting_of(url) for url in urls.split(",")])
 
 
@@ -234,7 +234,7 @@ async def _greeting_of(url: str) -> str:
 
 
 async def stored(connection: Connection) -> str:
-    """Damage to what NATS has stored. Raises Failure."""
+    """Check what NATS has stored for damage. Raises Failure."""
     try:
         there = await archived(connection)
     except (Unavailable, Failure):

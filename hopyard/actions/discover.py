@@ -1,4 +1,4 @@
-"""`hopyard node discover`: the file of this machine's node, for somebody to look over."""
+"""`hopyard node discover`: writes the node file of this machine, for its user to check."""
 
 import os
 
@@ -11,7 +11,7 @@ from shared.runtime.settings import PREFIX, load_settings
 
 
 def discovered(gpus: str | None, name: str | None) -> Machine:
-    """Raises Invalid, Failure for GPUs that are not there."""
+    """The node file's text. Raises Invalid, Failure for GPUs that are not there."""
     chosen = {"gpus": gpus, "node": name, "node_file": ""}
     given = {PREFIX + setting.upper(): value for setting, value in chosen.items() if value is not None}
     try:
@@ -25,7 +25,7 @@ def discovered(gpus: str | None, name: str | None) -> Machine:
 
 
 def as_text(file: NodeFile) -> str:
-    """YAML with a word on where each number comes from."""
+    """YAML, with a comment on the source of each number."""
     lines = [
         "# A machine, as `hopyard node discover` found it; `hopyard agent --node-file` joins with it.",
         f"name: {file.name}",

@@ -21,7 +21,7 @@ class StateOf(JetStreamState):
 
 
 async def found_of(connection: Connection, services: Sequence[str]) -> dict[str, tuple[Death, ...]]:
-    """By service and agent, those that have any; without names, of all. Raises Invalid, Unavailable."""
+    """The quarantined facts by service or agent; no names: of all. Raises Invalid, Unavailable."""
     state = StateOf(connection)
     for name in services:
         _check(name)
@@ -31,7 +31,7 @@ async def found_of(connection: Connection, services: Sequence[str]) -> dict[str,
 
 
 def _check(service: str) -> None:
-    """Raises Invalid for a name that nothing has which handles facts."""
+    """Raises Invalid for a name that neither a service nor an agent has."""
     if service not in NAMES and not service.startswith(f"{AGENT}-"):
         raise Invalid(f"there is no service {service}; there are {', '.join(NAMES)}, {AGENT}-NODE")
 
@@ -45,9 +45,9 @@ async def _agents(connection: Connection) -> list[str]:
 
 
 async def released(connection: Connection, service: str, seq: int) -> bool:
-    """False: it is in no quarantine of the service.
+    """Release a fact; false if the service has not quarantined it.
 
-    Raises Invalid; Failure where the log has lost its beginning.
+    Raises Invalid; Failure if the beginning of the log is lost.
     """
     _check(service)
     first = (await connection.js.stream_info(FACTS_STREAM)).state.first_seq

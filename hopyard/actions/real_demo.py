@@ -32,9 +32,9 @@ from shared.domain.states import ENDED, JobState
 
 LOOK_EVERY_S = 1.0
 LONG_ENOUGH_S = 5.0
-"""runs that are shorter say nothing about estimates"""
+"""shorter runs are not compared with estimates"""
 BYTES_PER_S = 1e9
-"""of an all-reduce through the memory of one machine"""
+"""bytes/s of an all-reduce through the memory of one machine"""
 
 CLUSTER = {
     "name": "this-machine",
@@ -59,13 +59,13 @@ SETTINGS: Mapping[str, Value] = {
     "restart_share_max": 0.25,
     "start_timeout_real_s": 180.0,
 }
-"""rounds and costs for jobs of a minute, as against hours"""
+"""rounds and costs for jobs that take a minute, not hours"""
 
 
 class DemoJob(msgspec.Struct, frozen=True):
     name: str
     after_s: float
-    """when it comes"""
+    """seconds after the start at which the job is submitted"""
     gpus: tuple[int, ...]
     samples: int
 
@@ -190,7 +190,7 @@ async def _job(client: Client, job_id: JobId) -> RealDemoJob:
 
 
 async def _print(client: Client, say: Say) -> None:
-    """What happens to jobs, a line a fact. The run goes on without it."""
+    """Print what happens to jobs, a line a fact. If that fails, the run goes on."""
     try:
         async for line in client.events(follow=True):
             if isinstance(fact := line.fact(), SHOWN):
@@ -232,7 +232,7 @@ def _places(one: RealDemoJob) -> tuple[str, ...]:
 
 
 def accuracy(runs: Sequence[RunView]) -> float | None:
-    """1 − |estimated − measured| / measured throughput, the mean by length of the runs that say something."""
+    """1 − |estimated − measured| / measured throughput: mean over long enough runs, by length."""
     found = [
         (ran_s, 1 - abs(estimated - measured) / measured)
         for run in runs

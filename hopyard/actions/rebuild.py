@@ -1,4 +1,4 @@
-"""The estimator's store made anew from what NATS has logged, while no stack runs on the folder."""
+"""Makes the estimator's store anew from what NATS has logged, while no stack runs on the folder."""
 
 import asyncio
 import contextlib
@@ -46,19 +46,20 @@ class Rebuilt(Message, frozen=True, kw_only=True):
     facts: int
     observations: int
     lines: int
-    """of the export that was entered first"""
+    """entries of the export with which the store begins"""
     lacks: str
     """facts that neither NATS nor the archive has; empty: none"""
     kept: str
-    """where the file is that was there before; empty: there was none"""
+    """where the old file is now; empty: there was none"""
 
 
 def rebuild(
     data: Path, export: Path | None, settings: Settings, instance: int = 1, archive: Path | None = None
 ) -> Rebuilt:
-    """`settings`, `instance`: of the estimator whose file it is; `archive`: the stack's; None: in the folder.
+    """Make the store of the estimator with these settings and this instance number.
 
-    Raises Claimed, Invalid, Failure; then the old file is where it was.
+    `archive`: the stack's; None: the one in the folder. Raises Claimed, Invalid, Failure; then the old
+    file is where it was.
     """
     if not (data / "nats").exists():
         raise Invalid(f"{data} is not the data folder of a stack: NATS has stored nothing there")
@@ -103,9 +104,9 @@ def _from_export(draft: Path, export: Path, settings: Settings) -> int:
 
 
 async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
-    """From archive and streams as one, a message at a time; which facts neither has.
+    """Handle the messages of archive and streams as one log; returns which facts neither has.
 
-    The archive is read in a thread: NATS hangs up on who does not answer it meanwhile.
+    The archive is read in a thread, since NATS disconnects a client that does not answer meanwhile.
     """
     async with offline_nats(data) as connection:
         streams = JetStreamBus(connection)
@@ -123,7 +124,7 @@ async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
 
 
 async def _in_thread(take: Callable[[Remake, T], None], made: Remake, archived: Iterator[T]) -> None:
-    """Whoever cancels does not wait for all that is archived: the thread ends at the next message."""
+    """Read the archive in a thread, which ends at the next message when the caller is cancelled."""
     over = threading.Event()
 
     def each() -> None:
@@ -139,7 +140,7 @@ async def _in_thread(take: Callable[[Remake, T], None], made: Remake, archived: 
 
 
 def _learn(made: Remake, message: Placed) -> None:
-    """What no service could read, or would believe there, is passed over, here as there."""
+    """Handle one message. As in the services, an unreadable or misplaced one is passed over."""
     subject, raw = message
     with contextlib.suppress(Malformed):
         fact = read_fact(raw)
@@ -156,7 +157,7 @@ def _observe(made: Remake, message: Placed) -> None:
 
 
 def _set_aside(file: Path) -> Path | None:
-    """With what DuckDB has beside it: its log is of the old file."""
+    """Move the old file away, with DuckDB's log beside it, which belongs to it."""
     if not file.exists():
         _remove(file)
         return None

@@ -26,19 +26,19 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     api_url: str
     arrivals: Sequence[Arrival]
     wait: bool
-    """until every job has ended"""
+    """wait until every job has ended"""
 
 
 class Replayed(Message, frozen=True, kw_only=True):
     submitted: int
     refused: int
     ended: dict[str, int]
-    """number of jobs by the state they ended in; empty when nobody waited for them"""
+    """number of jobs by the state in which they ended; empty unless they were waited for"""
     wall_s: float
 
 
 async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
-    """Raises Unreachable when the API, or the monitor, stays away for longer than patience lasts."""
+    """Raises Unreachable when the API, or the monitor, stays away for too long."""
     began = time.monotonic()
     async with connect(spec.api_url) as client:
         status = await patiently(client.status)
@@ -55,7 +55,7 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
 
 
 class _Submission:
-    """What came of the arrivals so far. A refusal is counted: the next job may be a better one."""
+    """The outcomes of the arrivals so far. A refused job is counted, and the next one submitted."""
 
     def __init__(self, client: Client, total: int, say: Say) -> None:
         self.jobs: list[JobId] = []

@@ -21,11 +21,11 @@ from services.table import TABLE
 
 HOST = "127.0.0.1"
 LAST = "admission"
-"""writes which version the stack speaks from then on"""
+"""restarted last: it stores which protocol the stack speaks from then on"""
 LIMIT_S = 180.0
-"""for one process to end and to be ready again"""
+"""seconds for one process to end and to be ready again"""
 END_LIMIT_S = 60.0
-"""to end in good order, which agents may do after jobs have saved; then it is killed"""
+"""seconds to end in good order, for agents after jobs have saved; then the process is killed"""
 LOOK_EVERY_S = 0.2
 ASK_LIMIT_S = 5.0
 READY = 200
@@ -34,21 +34,20 @@ READY = 200
 class Restarted(Message, frozen=True, kw_only=True):
     name: str
     took_s: float
-    """from the signal until its next life was ready"""
+    """seconds from the signal until the restarted process was ready"""
     killed: bool
-    """it had not ended at SIGTERM"""
+    """it did not end at SIGTERM"""
 
 
 def restart(
     data: Path, chosen: Sequence[str], limit_s: float = LIMIT_S, end_limit_s: float = END_LIMIT_S
 ) -> Iterator[Restarted]:
-    """Names of processes, or of services for all of theirs; none: every process.
+    """Restart the named processes one by one; the name of a service means all of its processes, none: all.
 
-    A process that hangs, or whose version lost the signal, is killed: all that it needs is stored, and jobs
-    outlive their agent.
+    A process that hangs is killed: all that it needs is stored, and jobs outlive their agent.
 
-    Raises Invalid for a name that no process has, Unreachable without a stack, NotReady, and Failure where
-    the stack's NATS has accounts of too old a version; then nothing was restarted.
+    Raises Invalid for a name that no process has, Unreachable without a stack, NotReady, and Failure if
+    the accounts of the stack's NATS are of too old a version; then nothing was restarted.
     """
     stack = _stack(data)
     names = ordered(named(chosen, stack.pids))
@@ -73,7 +72,7 @@ def _is(name: str, chosen: str) -> bool:
 
 
 def service_of(name: str) -> str:
-    """Of a process: `planner-2` is another planner, `agent-n1` the agent of node `n1`."""
+    """The service of a process: `planner-2` is another planner, `agent-n1` the agent of node `n1`."""
     return name.partition("-")[0]
 
 
@@ -91,7 +90,7 @@ def _stack(data: Path) -> StackFile:
 
 
 def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> bool:
-    """Whether it had to be killed."""
+    """Restart one process; returns whether it had to be killed."""
     deadline = time.monotonic() + limit_s
     before = _stack(data)
     old = before.pids[name]
@@ -114,7 +113,7 @@ def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> b
 
 
 def _within(limit_s: float, done: Callable[[], bool]) -> bool:
-    """Whether it is done within that time."""
+    """Wait for it; false if it is not done within that time."""
     deadline = time.monotonic() + limit_s
     while not done():
         if time.monotonic() > deadline:

@@ -32,9 +32,9 @@ from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
 JOBS = "jobs"
-"""where `hopyard up` has `jobs_folder` where nothing else is set"""
+"""the folder that `hopyard up` takes as `jobs_folder` unless one is set"""
 ITS_OWN = ("nats_replicas", "archive")
-"""it begins with one server, and with its archive beside it"""
+"""settings of the old stack that do not hold here: it begins with one server, and its own archive"""
 KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
 
 
@@ -47,21 +47,21 @@ class Restored(Message, frozen=True, kw_only=True):
     archived: int
     """files"""
     checkpoints: int
-    """that are in the new folder"""
+    """checkpoints that are now in the new folder"""
     left_out: str
     """that jobs need, and where it was; empty: nothing"""
     nats_servers: int
-    """that the stack had; it has one now"""
+    """NATS servers that the old stack had; the new one has one"""
     made_at: float
     start: str
-    """the command by which it goes on"""
+    """the command that starts the stack"""
 
 
 def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
-    """All or nothing. `checkpoints`: what the backup has of them, too.
+    """Make the data folder, completely or not at all; with the backup's `checkpoints` if wanted.
 
-    Where `data` is a link, what it leads to is the folder. Raises Invalid for a damaged file or a folder that
-    holds something, Failure.
+    If `data` is a link, the folder is made where it leads. Raises Invalid for a damaged file or a folder that
+    is not empty, Failure.
     """
     data = data.resolve()
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
@@ -86,7 +86,7 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
 
 @contextlib.contextmanager
 def _draft(data: Path) -> Iterator[Path]:
-    """A folder beside, that is gone afterwards unless it was renamed. Raises OSError."""
+    """A folder beside the target, deleted afterwards unless it was renamed. Raises OSError."""
     data.absolute().parent.mkdir(parents=True, exist_ok=True)
     draft = data.absolute().parent / f".{data.name}-{secrets.token_hex(8)}"
     try:
@@ -97,7 +97,7 @@ def _draft(data: Path) -> Iterator[Path]:
 
 
 def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
-    """How many lines the store was made of. `home`: where the folder will be; `own`: settings left out."""
+    """Returns how many lines the store has. `home`: the final folder; `own`: settings left out."""
     manifest = backup.manifest
     clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
     owner_only.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
@@ -138,7 +138,7 @@ async def _put_streams(backup: Backup, data: Path) -> None:
 
 
 def _settings(backup: Backup, home: Path, own: Collection[str]) -> dict[str, str | int | float | bool]:
-    """Those that a later version dropped are left out."""
+    """The settings of the backup, without those that this version no longer has."""
     fields = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     chosen = {
         name: converted(value, fields[name], f"{name} in the backup")

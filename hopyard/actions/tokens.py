@@ -66,7 +66,7 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
 
 
 def revoke(file: Path, token_id: str) -> TokenEntry:
-    """Revoke a token. Raises Failure if there is none of this id."""
+    """Revoke a token. Raises Failure if none has this id."""
     found = next((entry for entry in _read(file) if entry.token_id == token_id), None)
     if found is None:
         raise Failure(f"{file} has no token {token_id}; `hopyard token list` lists them")

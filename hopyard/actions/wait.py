@@ -1,4 +1,4 @@
-"""Following submitted jobs to their end, with what they print where that is wanted."""
+"""Follows submitted jobs to their end, and prints their output if asked to."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,11 +21,11 @@ from shared.domain.states import ENDED, JobState
 
 LOOK_EVERY_REAL_S = 1.0
 SILENT_LIMIT_REAL_S = 600.0
-"""an API that is away for longer is given up; jobs run on without it"""
+"""seconds after which an API that is away is given up; jobs run on"""
 OUTPUT_LIMIT_REAL_S = 30.0
-"""for the rest of what a job printed, once it has ended: a connection that is half open says nothing"""
+"""seconds for the rest of a job's output once it has ended, since a half-open connection stays silent"""
 LINES_AT_FIRST = 10_000
-"""of what a job printed before it is followed"""
+"""lines that a job printed before it is followed"""
 CODES = {JobState.FAILED: FAILED, JobState.CANCELLED: CANCELLED, JobState.REJECTED: REJECTED}
 """exit codes of the command, by the end of a job"""
 
@@ -34,7 +34,7 @@ Ends = Mapping[JobId, JobView]
 
 
 class Wait:
-    """One `submit --wait`: the jobs go out, are followed to their ends, and these are shown."""
+    """One `submit --wait`: submits the jobs, follows them, and shows how they ended."""
 
     def __init__(self, *, quiet: bool, as_json: bool, show: Print | None) -> None:
         self._quiet = quiet
@@ -102,7 +102,7 @@ class Wait:
 
 
 async def wait_all(client: Client, jobs: Sequence[JobId], show: Print | None) -> Ends:
-    """Each job as it ended; `show` gets what they print. Raises Failure."""
+    """Each job as it ended; `show` gets each line of output. Raises Failure."""
     return dict(zip(jobs, await asyncio.gather(*[_wait(client, job, show) for job in jobs]), strict=True))
 
 
@@ -141,9 +141,9 @@ async def _print(client: Client, job_id: JobId, show: Print) -> None:
 
 
 async def _output(client: Client, job_id: JobId) -> tuple[list[OutputLine], AsyncIterator[OutputLine]]:
-    """Its first line, if it prints any, and those that follow. Raises Failure.
+    """The job's lines from the first one on. Raises Failure.
 
-    Unreachable passes: whoever shows jobs may know one that was submitted just now a moment later.
+    Unreachable is retried: the monitor may know a job a moment after it was submitted.
     """
     lines = client.output(job_id, newest=LINES_AT_FIRST, follow=True)
     try:
@@ -165,7 +165,7 @@ def printer(*, with_id: bool, beside: bool) -> Print:
 
 
 def _plain(answered: SubmitOutcome, ends: Ends, times: Times) -> dict[str, object]:
-    """The job stands beside what was answered at once."""
+    """The answer to the submission, with the ended job beside it."""
     if answered.submitted is None:
         return {**answered.plain()}
     return {**answered.plain(), "job": dated(ends[answered.submitted.job_id], times)}
@@ -181,7 +181,7 @@ _COLUMNS = (
 
 
 def judge(ends: Ends) -> None:
-    """Raises JobEnded where a job ended otherwise than complete: with the lowest of their codes."""
+    """Raises JobEnded, with the lowest exit code, if a job did not complete."""
     bad = sorted(
         (CODES[JobState(view.state)], job_id) for job_id, view in ends.items() if view.state in CODES
     )

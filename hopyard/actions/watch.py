@@ -28,9 +28,9 @@ def watch(
     *,
     as_json: bool,
 ) -> None:
-    """Until Ctrl-C: one moving picture on a terminal, picture after picture elsewhere.
+    """Show the list again and again until Ctrl-C: in place on a terminal, one below the other elsewhere.
 
-    An API that is away is borne once it has answered. Raises what the first look raises.
+    Once the API has answered, it may be away for a while. Raises what the first request raises.
     """
     if as_json:
         raise Invalid("--watch shows a table; for JSON ask again")

@@ -36,7 +36,7 @@ def ask(question: Question, kind: type[M], timeout_s: float) -> M:
 
 
 def over_nats(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> T:
-    """What somebody does with a connection of the operator's, to the stack of an API where one is meant.
+    """The result of `action` with a connection of the operator's account, to the given API's stack.
 
     Raises Unreachable, Failure.
     """
@@ -63,7 +63,7 @@ async def connected(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "
 
 
 def _settings(api_url: str) -> Settings:
-    """HOPYARD_NATS_URL and its like, else this user's own stack. Raises Unreachable when there is none."""
+    """HOPYARD_NATS_URL and its like, else this user's own stack. Raises Unreachable if there is none."""
     from shared.runtime.settings import load_settings  # noqa: PLC0415 - as above
 
     try:
@@ -86,7 +86,7 @@ def _stack(api_url: str) -> StackFile:
 
 
 def _with_account(settings: Settings) -> Settings:
-    """Without credentials, and where the address is that of a stack of this user's: the operator's there."""
+    """If no credentials are set and the address is that of a stack of this user: its operator's."""
     if settings.nats_credentials or settings.nats_token or settings.nats_user:
         return settings
     data = folder_at(Path.cwd(), lambda stack: stack.nats_url == settings.nats_url)

@@ -13,7 +13,7 @@ from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, lost
 
 REDIRECTS_MAX = 10
 AS_BEFORE = frozenset({307, 308})
-"""redirects of a request as it is; others make it a GET"""
+"""redirects that repeat the request as it is; others turn it into a GET"""
 REDIRECTS = frozenset({301, 302, 303}) | AS_BEFORE
 CHUNK = 2**16
 
@@ -56,7 +56,7 @@ class Blocking:
         raise HTTPException(f"it redirects more than {REDIRECTS_MAX} times")
 
     def _sent(self, request: Request, *, endless: bool) -> HTTPResponse:
-        """Again where a connection kept from before was closed meanwhile: every request may come twice."""
+        """Repeat the request if a kept connection was closed meanwhile: every request may arrive twice."""
         parts = urlsplit(request.url)
         connection, kept = self._connected(parts)
         assert connection.sock is not None
@@ -73,7 +73,7 @@ class Blocking:
             return self._sent(request, endless=endless)
 
     def _connected(self, parts: SplitResult) -> tuple[HTTPConnection, bool]:
-        """And whether it was before."""
+        """The connection, and whether it was open before."""
         origin = (parts.scheme, parts.netloc)
         if self._connection is None or self._origin != origin:
             if self._connection is not None:
@@ -108,7 +108,7 @@ def _login(parts: SplitResult) -> Mapping[str, str]:
 
 
 def _redirected(request: Request, status: int, there: str) -> Request:
-    """The token goes to nobody else; a body goes only where it was asked for again."""
+    """The next request: no token for another server, and a body only if it is asked for again."""
     url = urljoin(request.url, there)
     same = urlsplit(url)[:2] == urlsplit(request.url)[:2]
     headers = {

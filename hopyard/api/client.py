@@ -38,17 +38,17 @@ from schemas.views import (
 CLOCK = "Hopyard-Clock"
 CLUSTER = "Hopyard-Cluster"
 PAGE = 500
-"""jobs asked for at once, as many as there may be: each page costs the monitor a look at all"""
+"""jobs of a page, the most that are allowed: for each page the monitor looks at all jobs"""
 EVENTS = 10_000
-"""lines of the event log asked for at once"""
+"""lines of the event log in one request"""
 GONE = frozenset({502, 503, 504})
-"""statuses that say nobody answers at the moment"""
+"""HTTP statuses for an API that cannot answer at the moment"""
 
 M = TypeVar("M", bound=Message)
 
 
 PROBLEM = b'{"problem":'
-"""so begins the line of events that says why others are missing"""
+"""beginning of the line of events that says why further ones are missing"""
 
 
 class ApiRefusal(Failure):
@@ -155,7 +155,7 @@ class Client:
         return await self._call("GET", "/v1/policy", PolicyChoice)
 
     async def ready(self) -> Readiness:
-        """How the services are, as long as admission is ready."""
+        """The state of the services, while admission is ready."""
         return await self._call("GET", "/readyz", Readiness)
 
     async def policies(self) -> PolicyPage:
@@ -203,7 +203,7 @@ class Client:
     async def output(
         self, job_id: JobId, *, newest: int, rank: int | None = None, follow: bool = False
     ) -> AsyncIterator[OutputLine]:
-        """What the job printed: the newest lines and, followed, what comes until it has ended."""
+        """The job's output: the newest lines and, with `follow`, further ones until the job has ended."""
         asked: dict[str, str | None] = {"newest": str(newest), "rank": None if rank is None else str(rank)}
         asked["follow"] = "true" if follow else None
         async for line in self._lines(f"/v1/jobs/{quote(job_id, safe='')}/output", asked):

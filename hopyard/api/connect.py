@@ -45,7 +45,7 @@ def call(
 
 
 def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[T, ClockView | None]:
-    """As `call`, and the cluster's clock at the answer."""
+    """As `call`, with the cluster's clock at the answer."""
 
     async def both(client: Client) -> tuple[T, ClockView | None]:
         return await action(client), client.clock
@@ -54,7 +54,7 @@ def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[
 
 
 def clock_here() -> ClockView | None:
-    """Of the cluster that `ask` reaches; None where its API is away, or may be that of another."""
+    """The clock of the cluster that `ask` reaches; None if its API is away, or may be another cluster's."""
     address = os.environ.get("HOPYARD_API_URL")
     if "HOPYARD_NATS_URL" in os.environ and not address:
         return None
@@ -85,7 +85,7 @@ def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def connect(url: str, token: str | None = None) -> Client:
-    """For an event loop in which other things go on. `token` None: as commands find it. Raises Invalid."""
+    """A client for an event loop with other work. `token` None: found as commands find it. Raises Invalid."""
     return Client(url, Session(url), token=token_for(url) if token is None else token)
 
 
@@ -94,9 +94,9 @@ def _client(url: str, transport: Transport) -> Client:
 
 
 def token_for(url: str) -> str:
-    """That of the environment, or of the file it names; else the own one of a stack of this user's.
+    """The token in the environment, or in the file that it names; else the own token of this user's stack.
 
-    A stack's own token goes to its own address and to no other. Empty: there is none. Raises Invalid.
+    A stack's own token goes to no other address than its own. Empty: there is none. Raises Invalid.
     """
     given, file = (os.environ.get(name, "") for name in (TOKEN, TOKEN_FILE))
     if given:
@@ -115,7 +115,7 @@ def _sendable(token: str, where: str) -> str:
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], limit_s: float = SILENT_LIMIT_S) -> T:
-    """Ask again while the API is gone or wants fewer requests. Raises what it raised last."""
+    """Repeat `ask` while the API is away or busy. Raises the last error."""
     import asyncio  # noqa: PLC0415 - whoever waits has it already, and a short command never needs it
 
     until = time.monotonic() + limit_s
@@ -135,5 +135,5 @@ def _passing(error: Unreachable | ApiRefusal) -> bool:
 
 
 def on(client: Client) -> str:
-    """A line that names the cluster which answered."""
+    """Print which cluster answered."""
     return f"on cluster {client.cluster}, {client.url}" if client.cluster else f"on {client.url}"

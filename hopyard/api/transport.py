@@ -12,11 +12,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 TIMEOUT_S = 10.0
-"""between two signs of life of the other side, and for a whole answer where somebody looks at the clock"""
+"""seconds between two signs of life of the server, and for a whole answer that is not `endless`"""
 
 
 class Request(NamedTuple):
-    """`url` has its query in it."""
+    """A request; `url` includes the query."""
 
     method: str
     url: str
@@ -26,12 +26,12 @@ class Request(NamedTuple):
 
 class Headers(Protocol):
     def get(self, name: str, otherwise: str, /) -> str:
-        """The name in any case."""
+        """A header by its name, in upper or lower case."""
         ...
 
 
 class Response(NamedTuple):
-    """`chunks` are of any length."""
+    """A response; its `chunks` are of any length."""
 
     status: int
     headers: Headers
@@ -44,15 +44,15 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
     def sent(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[Response]:
-        """The response, of which the chunks are still to come; follows redirects.
+        """The response, whose chunks are still to be read; follows redirects.
 
-        Raises Lost, also while the chunks are read. Only what is `endless` may be silent for long.
+        Raises Lost, also while the chunks are read. Only an `endless` response may be silent for long.
         """
         ...
 
 
 class Lost(Exception):
-    """The answer did not come, or not completely; the text says why."""
+    """There was no answer, or not all of it; the text says why."""
 
 
 class Late(Lost):

@@ -86,7 +86,7 @@ def show_config(
 
 
 def _stack(api: str | None) -> str | None:
-    """Its address; None where none is named and none of one's own is there."""
+    """The API's address; None if none is given and no stack of this user runs."""
     from hopyard.api.connect import api_url  # noqa: PLC0415 - brings the HTTP client
 
     try:

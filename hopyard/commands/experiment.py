@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("experiments")
 RUNS = FOLDER / "runs"
-"""outcomes of all experiments here: each is under a name of its own, so that one can use another's"""
+"""outcomes of all experiments, each under a name of its own, so that experiments share them"""
 QUICK_SEEDS = 2
 ALL = "all"
 """among policies: every installed one"""
@@ -31,7 +31,7 @@ DECIDED = {
     "seed": "--seeds",
     "dump_problems": "`simulate --dump-problems`",
 }
-"""settings that these commands take from elsewhere"""
+"""settings that these commands set themselves"""
 
 
 class Name(StrEnum):
@@ -203,7 +203,7 @@ def _contenders(policies: str) -> "tuple[Contender, ...]":
 
 
 def _named(policies: str) -> list[str]:
-    """`all` stands for those that are installed, as far as they are not named besides."""
+    """The policies; `all` stands for the installed ones that are not named otherwise."""
     from services.planner.policies.registry import names  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
@@ -214,7 +214,7 @@ def _named(policies: str) -> list[str]:
 
 
 def _contender(text: str) -> "Contender":
-    """Named in tables as it was typed. Raises Invalid."""
+    """The policy, named in tables as it was typed. Raises Invalid."""
     from hopyard.actions.scenario import valid  # noqa: PLC0415 - brings numpy
     from hopyard.lab.experiments.baselines import contender  # noqa: PLC0415 - as above
 

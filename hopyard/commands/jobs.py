@@ -196,7 +196,7 @@ def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out:
 
 
 async def runs_of(client: Client, job_id: JobId) -> tuple[RunView, ...]:
-    """None of a job that the monitor does not know yet."""
+    """The job's runs; none if the monitor does not know the job yet."""
     try:
         return (await client.runs(job_id)).runs
     except ApiRefusal as refusal:
@@ -230,7 +230,7 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
 
 
 async def _me(client: Client) -> str:
-    """Whose the token is; without one, or where it is nobody's, who runs this command."""
+    """The token's user; without one, the user who runs this command."""
     return (client.has_token and (await client.me()).user) or this_user()
 
 

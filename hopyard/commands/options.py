@@ -31,20 +31,20 @@ def _url(text: str | None) -> str | None:
 
 
 def named(identifier: str | None) -> str | None:
-    """Raises Invalid for an empty id, as an unset variable of a script leaves: no address is its own."""
+    """Raises Invalid for an empty id, which a script's unset variable leaves: no address has one."""
     if identifier == "":
         raise Invalid("the id is empty")
     return identifier
 
 
 def located(policy: str) -> str:
-    """A policy named by its file, with that file's whole path: services may run in another folder."""
+    """A policy named by its file gets the file's absolute path, since services may run in another folder."""
     file, colon, rest = policy.partition(".py:")
     return f"{Path(file).expanduser().absolute()}{colon}{rest}" if colon else policy
 
 
 def changes(texts: Sequence[str]) -> list[PolicyChange]:
-    """Policies as they are typed, each with its time. Raises Invalid."""
+    """Policies with their times, from SECONDS:POLICY as typed. Raises Invalid."""
     return [_change(text) for text in texts]
 
 
@@ -57,7 +57,7 @@ def _change(text: str) -> PolicyChange:
 
 
 def writable(file: Path | None) -> Path | None:
-    """Raises Invalid for a file in a folder that is not there: now, and not when the work is done."""
+    """Raises Invalid if the file's folder does not exist, before any work is done."""
     if file is not None and not os.access(file.parent, os.X_OK):
         raise Invalid(f"{file}: there is no folder {file.parent}")
     return file

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 CLUSTERS = (1, 3, 5)
-"""servers of NATS that there may be"""
+"""allowed numbers of NATS servers"""
 
 
 def demo(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
 NAMED = 5
-"""jobs, of those that wait for good"""
+"""jobs that are never placed and are named; more are only counted"""
 
 
 def simulate(
@@ -115,7 +115,7 @@ def _say_who_waits(result: RunResult) -> None:
 def _streamed(
     chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None, audit: "Audit | None"
 ) -> RunResult:
-    """Each fact goes to the file and the audit as it comes, and is kept by nobody."""
+    """Each fact goes to the file and the audit when it is published; none is kept in memory."""
     from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - brings every service
 
     encode = msgspec.json.Encoder().encode

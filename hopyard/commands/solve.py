@@ -18,7 +18,7 @@ from schemas.problems import SolveResult
 
 
 class Backend(StrEnum):
-    """Who solves."""
+    """The back ends that solve."""
 
     HOPYARD = "hopyard"
     HIGHS = "highs"
@@ -87,7 +87,7 @@ def _facts(result: SolveResult) -> dict[str, str]:
 
 
 def _leave() -> None:
-    """A solver that did not heed its deadline still runs in a thread, and would hold up or abort the exit."""
+    """A solver past its deadline still runs in a thread, and would delay or abort a normal exit."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -142,7 +142,7 @@ def _pages() -> Iterator[StorePage]:
 
 
 def _lines(file: Path) -> Iterator[bytes]:
-    """The entries, each looked at. Raises Invalid, with the line."""
+    """The entries, each checked. Raises Invalid, with the line."""
     with file.open("rb") as lines:
         try:
             header_of(next(lines, b""))

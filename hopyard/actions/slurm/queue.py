@@ -32,15 +32,15 @@ class SlurmJob(Message, frozen=True, kw_only=True):
     job_id: str
     state: str
     node: str = ""
-    """where it runs"""
+    """nodes on which it runs"""
     until: float | None = None
     """Unix time of its end"""
     reason: str = ""
-    """why it waits"""
+    """Slurm's reason why it waits"""
 
     @property
     def follows(self) -> bool:
-        """Whether it waits for the end of the one that it goes on after."""
+        """Whether it is a successor that waits for the end of the one before."""
         return self.state == "PENDING" and self.reason == "Dependency"
 
 
@@ -60,14 +60,14 @@ def queued(name: str) -> list[SlurmJob]:
 
 
 def cancel(job_ids: Iterable[str]) -> None:
-    """What runs is asked to end, and killed after Slurm's KillWait. A job that is gone is no fault."""
+    """Cancel jobs: running ones get SIGTERM, and SIGKILL after KillWait. Those that are gone are ignored."""
     ids = list(job_ids)
     if ids:
         _said("scancel", "--quiet", *ids)
 
 
 def configuration() -> dict[str, str]:
-    """As `scontrol show config` has it."""
+    """A value of `scontrol show config`."""
     pairs = (line.partition("=") for line in _said("scontrol", "show", "config").splitlines())
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
@@ -107,7 +107,7 @@ def _said(*words: str, environ: dict[str, str] | None = None) -> str:
 
 
 def _environ() -> dict[str, str]:
-    """Of a job go all variables of the submitter's; not those that hold hopyard's tokens."""
+    """The environment for sbatch, which passes it on to the job: without hopyard's tokens."""
     return {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
 
 

@@ -12,13 +12,13 @@ from string import Template
 from schemas.base import Message
 
 NOTICE = 1.5
-"""times what an agent needs to leave: how long before the end Slurm reminds the script; or a minute more"""
+"""Slurm reminds the script this many times `leave_before_end_s` before the end, or up to a minute earlier"""
 SCRIPT, SETTINGS, WANTED = "agent.sh", "settings.yaml", "wanted"
-"""files in the folder; the last is there for as long as agents are wanted"""
+"""files in the folder; the last one exists as long as agents are wanted"""
 
 
 class Allocation(Message, frozen=True, kw_only=True):
-    """What is asked of Slurm for an agent. Empty: Slurm's own choice."""
+    """What to ask of Slurm for an agent; an empty field is left to Slurm."""
 
     name: str
     partition: str
@@ -39,7 +39,7 @@ def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: 
 
 
 def _options(allocation: Allocation, folder: Path, leave_s: float) -> list[str]:
-    """A whole node for each job: nobody else may give its GPUs away."""
+    """The script, for a job with a whole node, so that nobody else gives its GPUs away."""
     chosen = {
         "job-name": allocation.name,
         "partition": allocation.partition,
