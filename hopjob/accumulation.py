@@ -31,7 +31,7 @@ OF_SCALERS = "update"
 
 
 class Accumulation:
-    """`last`: whether the batch in hand is the last of its update on this rank."""
+    """`last`: whether the current batch is the last of its update on this rank."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Accumulation:
         self.turns = turns
         self._model, self._optimizer = model, optimizer
         self._aside: list[tuple[torch.Tensor, torch.Tensor]] = []
-        """parameters with their gradients of this update so far"""
+        """the parameters, with the sum of their gradients in this update so far"""
         for thing in (optimizer, *others):
             self._hold(thing)
 
@@ -60,7 +60,7 @@ class Accumulation:
             raise RuntimeError(NO_STEP)
 
     def before_backward(self) -> None:
-        """Raises RuntimeError: the turn is given back already."""
+        """Raises RuntimeError if a second backward pass begins, since the turn is given back by then."""
         if self.turns is not None and not self.turns.has:
             raise RuntimeError(TWICE)
         if self.last:
@@ -99,7 +99,7 @@ class Accumulation:
                 _replace(thing, name, self._held(getattr(thing, name), asks=asks))
 
     def _held(self, plain: Callable[..., Any], *, asks: bool) -> Callable[..., Any]:
-        """`asks`: for an update of the model."""
+        """A method that runs only with the last batch of an update. `asks`: it updates the model."""
 
         @functools.wraps(plain)
         def once(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives

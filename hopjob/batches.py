@@ -1,4 +1,4 @@
-"""The user's own loader, dealt anew: the same data set, workers and collation, with other indices."""
+"""Divides the user's loader among ranks: the same data set, workers and collation, with other indices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KNOWN_SAMPLERS = (RandomSampler, SequentialSampler)
 
 
 class NotDivisible(ValueError):
-    """The loader cannot be dealt among ranks; the text says why and what to do."""
+    """The loader cannot be divided among ranks; the text says why and what to do."""
 
 
 class Source:
@@ -40,7 +40,7 @@ class Source:
         self._numbers = numbers
 
     def epoch(self, epoch: int, offset: int) -> tuple[int, Iterator[object]]:
-        """How many batches are left of the epoch, and these."""
+        """The batches that are left of the epoch, and their number."""
         self._numbers.manual_seed(rng.mixed(self._seed, epoch, offset))
         self._next = list(batches(self._order(epoch), offset, self._share))
         return len(self._next), iter(self._loader)
@@ -72,7 +72,7 @@ class _Dealt:
 
 
 def drawn(sampler: object, seed: int, epoch: int) -> list[int]:
-    """The order of an epoch: the sampler's, with all that it may draw from seeded."""
+    """The order of an epoch: the sampler's, with all its sources of random numbers seeded."""
     number = rng.mixed(seed, epoch)
     own = getattr(sampler, "generator", None)
     if own is not None:
@@ -104,7 +104,7 @@ def check(loader: DataLoader) -> None:
 
 
 def moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
-    """The batch on the device, in its own shape."""
+    """The batch, with its tensors on the device."""
     if hasattr(batch, "to"):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):

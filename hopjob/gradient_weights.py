@@ -37,10 +37,10 @@ NOT_APART = (
 
 
 class GradientWeights:
-    """Wraps `torch.autograd.backward`, for good, once there is a weight other than 1."""
+    """Replaces `torch.autograd.backward` permanently, once there is a weight other than 1."""
 
     def __init__(self, rounds: Accumulation | None = None) -> None:
-        """`rounds`: hears of every backward pass, before and after it."""
+        """`rounds`: is called before and after every backward pass."""
         self.weight = 1.0
         self._rounds = rounds
         self._installed = False

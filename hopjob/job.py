@@ -23,7 +23,7 @@ from hopjob.training_state import TrainingState
 from hopjob.turns import Turns
 
 LOST_BATCHES = 10_000
-"""batches without a step of the optimizer that was attached, after which it must be the wrong one"""
+"""batches without a step of the attached optimizer, after which it must be the wrong one"""
 
 
 def attach(
@@ -98,7 +98,7 @@ def _parallel(model: torch.nn.Module, device: torch.device, options: Mapping[str
 
 
 class Job:
-    """`model` is what to call in training. `samples`: of all ranks, trained before the batch in hand."""
+    """`model`: to be called in training. `samples`: trained on by all ranks before the current batch."""
 
     def __init__(
         self,
@@ -124,18 +124,18 @@ class Job:
         self.rank, self.world = process.order.rank, process.order.ranks
         self.epoch = 0
         self.ends_epoch = False
-        """whether the batch in hand is the last of its epoch"""
+        """whether the current batch is the last of its epoch"""
         self.ends_update = False
-        """whether it is this rank's last of an update"""
+        """whether the current batch is this rank's last of an update"""
 
     @property
     def samples(self) -> int:
         return self._progress.trained
 
     def batches(self, loader: DataLoader, epochs: float = 1) -> Iterator[Any]:
-        """The loader's batches over all epochs: this rank's share of them, on its device.
+        """This rank's share of the loader's batches over all epochs, on its device.
 
-        The loop ends with the update that completes the samples that were ordered, else `epochs`.
+        The loop ends with the update that completes the ordered samples, or without an order after `epochs`.
         """
         order = self._process.order
         batch = int(loader.batch_size or 0)
@@ -176,7 +176,7 @@ class Job:
             self._progress.end_epoch(source.size)
 
     def _begin(self, number: int, share: Share) -> None:
-        """The `number`th batch of the epoch here. Of several of an update, the last exchanges."""
+        """Prepare for this rank's batch `number` of the epoch; the last of an update exchanges gradients."""
         of_update = share.own * share.accumulate
         self.ends_update = number % of_update == 0
         if self.world > 1 and (of_update > 1 or self._turns is not None):

@@ -37,7 +37,7 @@ def run(arguments: list[str]) -> NoReturn:
 
 
 def _code_of(name: str, *, module: bool) -> int:
-    """Exit code of the script; an exception goes on."""
+    """The exit code of the script; exceptions pass through."""
     try:
         if module:
             runpy.run_module(name, run_name="__main__", alter_sys=True)
@@ -52,7 +52,7 @@ def _code_of(name: str, *, module: bool) -> int:
 
 
 def imported(path: str) -> set[str]:
-    """Modules that a file imports by name; none of a file that cannot be read: running it will say so."""
+    """Modules that a file imports by name; none if it cannot be read, as running it will show."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -42,13 +42,13 @@ class Process:
 
     @property
     def samples(self) -> float:
-        """Samples done, as far as this process knows."""
+        """Samples of the job that are done, as far as this process knows."""
         if self.progress is not None:
             return float(self.progress.trained)
         return self.rigid.samples if self.rigid is not None and not self.attached else self.ending.samples
 
     def attach(self) -> None:
-        """The script is elastic: it stops with a checkpoint when it is asked to, by SIGTERM too."""
+        """Mark the script as elastic: asked to stop, by SIGTERM too, it saves a checkpoint first."""
         if self.progress is not None:
             raise RuntimeError("hopjob.attach: a process trains one model")
         self.attached = True
@@ -89,7 +89,7 @@ class Process:
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
-        """The script has run to its end, with this exit code. Does not return."""
+        """Report the end of the script with this exit code, and exit."""
         if code:
             self.ending.exit(code)
         if self.profile is not None:
@@ -133,5 +133,5 @@ def this_process(*, attached: bool, launched: bool = False) -> Process:
 
 
 def _default_signal() -> None:
-    """In a fork, as of a loader's worker, which is ended by this signal."""
+    """In a fork, such as a loader's worker: restore the signal's default."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -26,16 +26,16 @@ LIVE_ONLY = frozenset({
     *("turn_limit_s", "jobs_folder", "run_folder", "network_interface", "merge", "job_account", "template"),
     *("instance", "instances", "lease_real_s", "stuck_after_real_s", "allow_lost_facts"),
 })  # fmt: skip
-"""of processes, connections, files and the wall clock, none of which a simulation has"""
+"""settings of processes, connections, files and the wall clock, which a simulation does not have"""
 
 
 class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     scenario: ScenarioFile
-    """with the settings that hold"""
+    """the scenario, with all effective settings"""
     given: dict[str, Value]
-    """those of them that are not the scenario's own"""
+    """effective settings that the scenario does not set itself"""
     ignored: tuple[str, ...]
-    """what was set and does nothing here: the variable, or the name and the file, perhaps with the reason"""
+    """what is set and has no effect here: variable, or name and file, sometimes with the reason"""
 
 
 def given_in(environ: Mapping[str, str]) -> dict[str, str]:

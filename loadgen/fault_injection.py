@@ -23,15 +23,15 @@ class Stack(Protocol):
         ...
 
     def is_up(self, name: str) -> bool:
-        """Whether its replay is over. Raises Unavailable between two lives."""
+        """Whether the service has ended its replay. Raises Unavailable while it is dead."""
         ...
 
     def start(self, name: str) -> None:
-        """Begin a life of a service, from what the bus remembers of the last one."""
+        """Start a service again, from what the bus has stored of it."""
         ...
 
     async def kill(self, name: str) -> None:
-        """End it at once: what it had not published is lost."""
+        """End a service at once: what it had not published is lost."""
         ...
 
     def cut(self, name: str) -> None:
@@ -54,7 +54,7 @@ class Stack(Protocol):
         ...
 
     def store(self, fact: Event) -> None:
-        """Put a fact into the stream as somebody would who does not know of ids: it may be there already."""
+        """Store a fact without its id, so that it may be in the stream twice."""
         ...
 
     async def put_to(self, name: str, question: Question) -> object:

@@ -16,7 +16,7 @@ class OpenJobs:
         self._open: set[JobId] = set()
         self._running: set[JobId] = set()
         self._heard: set[str] = set()
-        """ids of the facts that were heard: the stream may hold a fact twice"""
+        """ids of the facts so far, since the stream may have a fact twice"""
         self._last_s = self._now_s = 0.0
         """when something last happened to a job; when anything did"""
 
@@ -42,5 +42,5 @@ class OpenJobs:
 
     @property
     def over(self) -> bool:
-        """All have ended, or those that wait are never placed. To be asked once all are submitted."""
+        """Whether all jobs have ended, or the others will never be placed. Valid once all are submitted."""
         return not self._open or (not self._running and self._now_s - self._last_s > STUCK_S)

@@ -18,7 +18,7 @@ async def next_round(clock: Clock, round_s: float) -> None:
 
 
 async def replay(timed: Sequence[Timed], hand: Callable[[Timed], Awaitable[None]], clock: Clock) -> None:
-    """Hand each to `hand` when its time has come, counted in cluster seconds from now."""
+    """Call `hand` with each item at its time, in cluster seconds from now."""
     began = clock.now()
     for one in sorted(timed, key=lambda one: one.at_s):
         await clock.sleep(began + one.at_s - clock.now())

@@ -18,7 +18,7 @@ from shared.domain.metrics.merging import merging
 from shared.domain.sums import plain_sum
 
 WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
-"""beginnings of the settings that say where a run happened and not what it was"""
+"""prefixes of the settings that say where a run happened, and so are left out"""
 
 
 def run_result(

@@ -35,7 +35,7 @@ _AnySettings = msgspec.defstruct(
 
 
 class _WithSettings(msgspec.Struct):
-    """A scenario, looked at for its settings alone: those are checked where the lines are known."""
+    """A scenario file of which only the settings are read, to check them where their lines are known."""
 
     settings: _AnySettings = _AnySettings()  # type: ignore[valid-type]
 
@@ -142,7 +142,7 @@ def _seed(chosen: int | None, own: int) -> int:
 
 
 def _load(name_or_path: str | Path, folder: str, kind: type[T]) -> tuple[T, str]:
-    """What a shipped name or a path leads to, and the path."""
+    """The text of the file with a shipped name or a path, and that path."""
     text = str(name_or_path)
     if text in _names(folder):
         file = _folder(folder) / f"{text}.yaml"

@@ -49,7 +49,7 @@ class Simulated(msgspec.Struct, frozen=True):
     events: list[Event]
     """each once, in the order of the stream"""
     seqs: list[int]
-    """their sequences in the stream, which may hold repetitions"""
+    """their sequences in the stream, which may have repetitions"""
 
 
 def simulate(
@@ -157,7 +157,7 @@ def _settings(
 
 
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:
-    """With what is decided beside the scenario. Raises ConflictingSettings."""
+    """The scenario's settings, with those that the caller decides. Raises ConflictingSettings."""
     settings = msgspec.convert({**SIMULATED_SETTINGS, **scenario.settings, **decided}, Settings)
     # a second is a second here and workers are emulated, whatever the settings say
     check_together(msgspec.structs.replace(settings, speed=1.0, runner=EMULATED))

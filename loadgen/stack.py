@@ -21,7 +21,7 @@ from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
 
 LONGEST_S = 365 * 24 * 3600.0
-"""a simulation that has not ended by then never will"""
+"""cluster seconds after which a simulation is taken never to end"""
 
 ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED)
 
@@ -43,11 +43,14 @@ def ignored_answer(_: object) -> None: ...
 
 
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
-"""for a new life of a node's agent: its runner, and the workers that this one adopted"""
+"""makes the runner of a node's agent when that is started, and names the workers that it adopted"""
 
 
 def emulated_on(catalogue: CatalogueFile) -> Runners:
-    """With the shipped entries and these. What is emulated ends with its agent, so nothing is adopted."""
+    """Emulated runners, for the shipped catalogue and these entries.
+
+    Their workers end with the agent, so none is adopted.
+    """
     return lambda settings, clock, _: (emulated_with(catalogue, settings, clock), ())
 
 
@@ -100,13 +103,13 @@ class MemoryStack:
         return tuple(self._factories)
 
     def shell(self, name: str) -> Shell:
-        """Of the life that goes on. Raises Unavailable between two lives."""
+        """The running service. Raises Unavailable while it is dead."""
         if name not in self._shells:
             raise Unavailable(f"{name} is not running")
         return self._shells[name]
 
     def start(self, name: str) -> None:
-        """Begin a life of a service, from what the bus remembers of the last one."""
+        """Start a service again, from what the bus has stored of it."""
         self._lives[name] += 1
         self._tasks[name] = asyncio.create_task(self._live(name), name=name)
 
@@ -129,14 +132,14 @@ class MemoryStack:
         return self.shell(name).ready()
 
     async def kill(self, name: str) -> None:
-        """End it at once: what it had not published is lost."""
+        """End a service at once: what it had not published is lost."""
         task = self._tasks.pop(name)
         self._shells.pop(name, None)
         task.cancel()
         await asyncio.wait({task})
 
     def cut(self, name: str) -> None:
-        """Part a service from the others until `mend`, or until its next life."""
+        """Disconnect a service from the others until `mend`, or until it is started again."""
         self._clients[name].cut()
 
     def mend(self, name: str) -> None:
@@ -211,7 +214,7 @@ def _of_cluster(entry: ServiceEntry, settings: Settings, nodes: Sequence[Node]) 
 
 
 def _of_node(entry: ServiceEntry, settings: Settings, node: Node, runners: Runners) -> ServiceFactory:
-    """An agent in memory stands for an emulated node, whatever the settings say of live ones."""
+    """An agent in memory, whose node is emulated whatever the settings say of live agents."""
     build = entry.build()
 
     def make(ports: Ports, life: str) -> Service:

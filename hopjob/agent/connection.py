@@ -19,7 +19,7 @@ from collections.abc import Callable
 AGAIN_S = 0.2
 """seconds between two attempts to reach an agent that is away"""
 ACCEPTED_S = 15
-"""a line that is open for so long was not refused: an agent may have nothing to say for hours"""
+"""seconds after which an open connection was not refused; an agent may send nothing for hours"""
 SEND_S = 2
 """longest time for which an agent that does not read may hold up the training"""
 LOOK_S = 0.02
@@ -28,10 +28,10 @@ LOOK_S = 0.02
 
 class Connection:
     def __init__(self, path: str, hello: Callable[[], dict[str, object]], *, orphan_s: float) -> None:
-        """`path` may be empty: then nobody listens. `hello` begins every connection.
+        """`path`: the agent's socket; empty: there is none. `hello`: the first message of every connection.
 
-        `orphan_s`: how long an agent may be away, or refuse; then the job goes on elsewhere, and this process
-        is to end. A script that is not attached and does not obey is killed after as long again.
+        `orphan_s`: how long an agent may be away, or refuse. Then the job goes on elsewhere, and this process
+        has to end. A script that is not attached and does not obey is killed after as long again.
         """
         self._path = path
         self._hello = hello
@@ -40,11 +40,11 @@ class Connection:
         self._socket: socket.socket | None = None
         self._lock = threading.Lock()
         self.stop_asked: float | None = None
-        """when (of `time.monotonic`) somebody wanted this process to stop"""
+        """when this process was asked to stop, in seconds of `time.monotonic`"""
         self.meeting: tuple[str, int] | None = None
-        """host and port where the ranks meet, once the agent has said so"""
+        """host and port at which the ranks connect, once the agent has sent them"""
         self.wanted: dict[str, object] | None = None
-        """the message with which this process said that it is ready for its turn"""
+        """the message with which this process reported that it is ready for its turn"""
         self.held: int | None = None
         """the round for which it has the turn"""
         self._granted = threading.Event()
@@ -125,7 +125,7 @@ class Connection:
             time.sleep(AGAIN_S)
 
     def _heard(self, current: socket.socket) -> bool:
-        """Read messages until the connection ends; False if the agent refused it."""
+        """Read messages until the connection ends; False if the agent refused the connection."""
         begin, words = time.monotonic(), 0
         with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
             for line in lines:
@@ -138,7 +138,7 @@ class Connection:
         return words > 0 or time.monotonic() - begin > ACCEPTED_S
 
     def _end_without_agent(self, away_s: float) -> None:
-        """End the process as an agent would: a rigid script may have its own way to save."""
+        """End the process by SIGTERM, as an agent does: a rigid script may save in its own way."""
         if away_s > self._orphan_s and self.stop_asked is None:
             os.kill(os.getpid(), signal.SIGTERM)
             self.ask_to_stop()

@@ -39,10 +39,10 @@ class Ending:
         self._line, self._path, self._ranks = line, path, ranks
         self.pid = os.getpid()
         self.samples = 0.0
-        """what the newest checkpoint holds, for a process that is stopped where it cannot save"""
+        """samples in the newest checkpoint, for a process that is stopped where it cannot save"""
 
     def leave(self, word: str, value: dict[str, object], code: int = 0) -> NoReturn:
-        """Say the last word and end at once: an orderly end of the interpreter takes seconds with torch."""
+        """Send the last message and exit at once: with torch an orderly end takes seconds."""
         self.say(word, value)
         self.exit(code)
 
@@ -101,7 +101,7 @@ def of_the_script(trace: TracebackType | None) -> TracebackType | None:
 
 
 def of_the_network(error: BaseException) -> bool:
-    """Whether an exchange between ranks failed, as far as torch tells."""
+    """Whether the error is a failed exchange between ranks, as far as torch tells."""
     chain = [error, error.__cause__, error.__context__]
     return any(_names_the_network(one) for one in chain if one is not None)
 

@@ -16,12 +16,12 @@ class Order:
     socket: str = ""
     """the agent's socket; empty: the script runs by itself"""
     orphan_s: float = float("inf")
-    """how long the agent may be away"""
+    """seconds for which the agent may be away"""
     last: str = ""
-    """the file for the last word"""
+    """file for the last message, in case the agent is away"""
     placement: str = ""
     address: str = ""
-    """what the other nodes reach this one at"""
+    """host or IP at which other nodes reach this one"""
     checkpoints: str = ""
     """folder of the checkpoints; empty: none are written"""
     interval_s: float = 600.0
@@ -31,19 +31,19 @@ class Order:
     """of a copy, which trains alone: samples of the job at which its share is done"""
     node: str = ""
     merge: str = "weighted"
-    """how weights of copies are averaged: by samples done; `plain`: all alike"""
+    """how weights of copies are averaged: by samples done, or `plain`, all alike"""
     batch_size: int | None = None
     """samples per GPU and update"""
     shares: tuple[int, ...] = ()
-    """samples of an update by rank, where they are unlike; empty: a batch each"""
+    """samples of an update by rank, if they differ; empty: a batch each"""
     tasks: tuple[int, ...] = ()
     """batches of an update by rank, one after another; empty: one each"""
     turns: bool = False
     """other jobs use this GPU too, in turns that the agent gives"""
     learning_rate: float | None = None
-    """for this number of GPUs; None: the script's own"""
+    """learning rate for this number of GPUs; None: the script's own"""
     profile: int | None = None
-    """iterations to measure; None: train"""
+    """iterations of a measurement; None: this is training"""
 
     @property
     def copy(self) -> bool:
@@ -51,7 +51,7 @@ class Order:
 
     @property
     def goal(self) -> float | None:
-        """Samples of the job at which this process has done its part."""
+        """The number of samples of the job at which this process is done."""
         return self.samples if self.until is None else self.until
 
     @property

@@ -1,4 +1,4 @@
-"""How the ranks of a job find one another: rank 0 holds the store, and the agent tells all where it is."""
+"""How the ranks of a job connect: rank 0 runs the store, and the agent sends its address to all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HERE = "127.0.0.1"
 
 
 class Rendezvous:
-    """One process's part in it: up, then go, then join. A script by itself meets as torch has it."""
+    """One process's part in it: it is up, waits for the address, and joins. Without an agent: torch's own."""
 
     def __init__(self, order: Order, line: Connection) -> None:
         self._order, self._line = order, line
@@ -25,7 +25,7 @@ class Rendezvous:
         self.store: Any = None
 
     def hold(self, samples: float, *, elastic: bool) -> bool:
-        """Say that this rank is up, and go where the agent says. False: it wants the process to stop."""
+        """Report that this rank is up, and wait for the address. False: the process is to stop."""
         if self._held or not self._order.socket:
             return True
         self._held = True
@@ -40,7 +40,7 @@ class Rendezvous:
         return True
 
     def join(self, backend: str, timeout: timedelta) -> None:
-        """Raises torch's errors of distributed runs where the others cannot be met."""
+        """Connect to the other ranks. Raises torch's errors of distributed runs if that fails."""
         if dist.is_initialized():
             return
         where = {"store": self.store} if self.store is not None else {}
@@ -48,7 +48,7 @@ class Rendezvous:
         dist.init_process_group(backend, timeout=timeout, **where, **size)
 
     def _go(self) -> None:
-        """Set torch's environment variables for the rendezvous; port 0 is any, for a rank that is alone."""
+        """Set torch's environment variables for the rendezvous; port 0: any, for a rank that is alone."""
         host, port = HERE, 0
         if self._order.ranks > 1 and self._line.meeting is not None:
             host, port = self._line.meeting

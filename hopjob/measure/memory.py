@@ -11,7 +11,7 @@ KIB = 1024
 
 
 def memory_share() -> float:
-    """Share of the GPU's memory in use, torch's cache included; without a GPU, the machine's at the peak."""
+    """Share of the GPU's memory in use, with torch's cache; without a GPU, the machine's peak share."""
     if torch.cuda.is_initialized():
         free, whole = torch.cuda.mem_get_info()
         return 1.0 - free / whole

@@ -13,21 +13,21 @@ from hopjob.measure.timing import WARM, Watch, measured
 
 AT_LEAST = 3
 DIVIDES = "HOPJOB_DIVIDES"
-"""in a job's environment: its script, without `attach`, divides a batch as `HOPJOB_SHARES` says"""
+"""variable in a job's environment: its script without `attach` divides batches by `HOPJOB_SHARES`"""
 ANY: tuple[str, ...] = ()
 """modes in which a script with `attach` trains"""
 BY_ITSELF = ("lockstep",)
 DIVIDING = ("lockstep", "proportional")
 OF_A_TRAINER = ("forked", "lockstep")
 SYNCED = ("forked", "lockstep", "proportional")
-"""of a model with layers that talk to other ranks in every forward pass: all have as many of these"""
+"""modes for a model whose layers talk to other ranks in every forward pass: all ranks have as many"""
 
 
 class Profile:
     def __init__(self, iterations: int, line: Connection, ending: Ending) -> None:
         self._iterations, self._line, self._ending = iterations, line, ending
         self.divides = bool(os.environ.get(DIVIDES))
-        """ranks can have unlike parts of a batch; else nobody needs to know whether more of it would fit"""
+        """modes in which ranks may have different parts of a batch, for which memory has to be measured"""
         self.modes: tuple[str, ...] = DIVIDING if self.divides else BY_ITSELF
         """modes in which the script can train on several GPUs; empty: any"""
         self.watch = Watch(self._one_more)
@@ -43,7 +43,7 @@ class Profile:
         self.watch.install()
 
     def script_ended(self) -> None:
-        """The script ended early: report the iterations that there are, if they are enough."""
+        """Report the iterations of a script that ended early, if they are enough."""
         rows = self.watch.rows
         if len(rows) < AT_LEAST:
             reason = f"the script ended after {len(rows)} updates of its model: too few to measure"

@@ -17,7 +17,7 @@ SYNC_EVERY_S = 0.5
 PROBES = 16
 """iterations that are looked at between two synchronisations"""
 GROWTH = 4
-"""how many times more steps than the last an interval may have: iterations may slow down"""
+"""an interval may have so many times the steps of the last one at most: iterations may slow down"""
 HEAD = 4
 
 
@@ -28,7 +28,7 @@ class Probe:
     data_s: float
     """T_d"""
     unhidden_s: float
-    """exchange after the last gradient of its own: what backward does not hide, and waiting for others"""
+    """exchange after its own last gradient, seconds: what backward does not hide, and waiting for others"""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class SyncResult:
     seconds: float
     data_s: list[list[float]]
     wait_s: list[list[float]]
-    """T_w: beyond the rank that waited least"""
+    """T_w: how much longer each rank's exchange took than that of the rank that waited least"""
     unhidden_s: float
-    """mean of the rank that waited least"""
+    """mean exchange of the rank that waited least"""
 
 
 class RankSync:
@@ -55,7 +55,7 @@ class RankSync:
         self._since = time.perf_counter()
 
     def restart(self) -> None:
-        """Begin a new interval: what took time since the last one, as a save, does not count as training."""
+        """Begin a new interval: time since the last one, as for a save, does not count as training."""
         self._since = time.perf_counter()
         self._probes = []
         self._steps = 0
@@ -67,7 +67,7 @@ class RankSync:
 
     @property
     def probing(self) -> bool:
-        """Whether the iteration just over is one to look at."""
+        """Whether the iteration that just ended is to be recorded."""
         return self._steps % self.probe_every == 0
 
     def probe(self, probe: Probe) -> None:

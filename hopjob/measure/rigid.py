@@ -34,7 +34,7 @@ class Rigid:
         self._model: Any = None
         self._data_s = self._before_s = 0.0
         self._last = self._reported = (0, 0.0)
-        """updates made, and when the newest of them was"""
+        """updates made, and the time of the newest"""
         self._probe_every = 1
         self._probes: deque[tuple[int, float, float]] = deque(maxlen=PROBES)
 
@@ -87,7 +87,7 @@ class Rigid:
             self._before_s, self._data_s = self._data_s, 0.0
 
     def _probe(self, updates: int) -> None:
-        """Of the iteration before: DDP sums its times up when the next one begins."""
+        """Record the times of the previous iteration, which DDP sums up when the next one begins."""
         times = self._model._get_ddp_logging_data() if self._model is not None else {}  # noqa: SLF001
         unhidden = times.get("backward_comm_time", 0) - times.get("backward_compute_comm_overlap_time", 0)
         self._probes.append((times.get("iteration", updates), self._before_s, max(0, unhidden) / 1e9))
@@ -138,7 +138,7 @@ class Rigid:
 
 
 def compared(ranks: list[Rows]) -> dict[str, Any]:
-    """T_d, T_w and the least exchange of any rank, of the iterations that all of them looked at."""
+    """T_d, T_w and the shortest exchange, over the iterations that all ranks recorded."""
     common = sorted(set.intersection(*(set(rows) for rows in ranks)))
     least = {which: min(rows[which][1] for rows in ranks) for which in common}
     return {

@@ -39,7 +39,7 @@ class Damaged(ValueError):
 
 class Folder:
     def __init__(self, path: str, owner: str = "", *, writer: str = "", root: Path | None = None) -> None:
-        """`writer`: which of several that write here for one owner. `root`: the folder that has the owner."""
+        """`writer`: one of several that write here for one owner. `root`: the folder that names the owner."""
         self.path, self.owner = Path(path), owner
         self._root = root or self.path
         self._part = f"-{zlib.crc32(writer.encode()):08x}{PART}" if writer else PART
@@ -94,11 +94,11 @@ class Folder:
         except Damaged as error:
             damaged(name, str(error))
         except FileNotFoundError:
-            """Rank 0 has set it aside meanwhile."""
+            """rank 0 has set it aside already"""
         return None
 
     def load(self, name: str) -> State:
-        """Raises Damaged, OSError, MemoryError, and what torch has of its own."""
+        """Read a checkpoint. Raises Damaged, OSError, MemoryError, and torch's own errors."""
         path = self.path / name
         found, said = _crc(path), name.partition("-")[2].partition(".")[0]
         if said != f"{found:08x}":
@@ -158,7 +158,7 @@ class _Summed:
         return memoryview(data).nbytes
 
     def flush(self) -> None:
-        """All of it is flushed in the end."""
+        """Does nothing: the file is flushed when it is closed."""
 
     def finish(self) -> None:
         if self.error is not None:

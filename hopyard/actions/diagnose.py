@@ -214,7 +214,7 @@ async def _services(client: Client) -> str:
 
 
 async def _nats(urls: str) -> str:
-    """What each NATS server answers. If one of several does not, that is a fault, though the stack goes on."""
+    """What each NATS server answers. If one of several does not, that is a fault; the stack goes on."""
     return "; ".join([await _greeting_of(url) for url in urls.split(",")])
 
 

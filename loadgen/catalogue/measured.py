@@ -65,12 +65,12 @@ def modelled(one: Measurement, known: Catalogue) -> float:
 
 
 def typical_factor(rows: Iterable[Compared]) -> float:
-    """By which ours is off either way: the geometric mean."""
+    """The factor by which ours is off, in either direction: geometric mean."""
     return exp(fmean(abs(log(one.ratio)) for one in rows))
 
 
 def mean_ratio(rows: Iterable[Compared]) -> float:
-    """Geometric."""
+    """The geometric mean of the ratios."""
     return exp(fmean(log(one.ratio) for one in rows))
 
 

@@ -42,7 +42,7 @@ class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise UnknownWorkload(self._unknown(workload)) from None
 
     def _unknown(self, workload: Workload) -> str:
-        """With what may have been meant: the same model on other data, or models of like names."""
+        """The error's text, with suggestions: the same model on other data, or models of similar names."""
         text = f"the emulated world has no {workload.model} on {workload.dataset}"
         names = sorted({model for model, _ in self.models})
         meant = get_close_matches(workload.model, names, n=1 if workload.model in names else 3)
@@ -57,7 +57,7 @@ class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             raise UnknownWorkload(f"no facts about the GPU type {gpu_type}") from None
 
     def server_of(self, name: str) -> Server:
-        """A server model nobody described is like the generic one."""
+        """The server model of this name; the generic one if there is none."""
         return self.servers.get(name) or self.servers["generic"]
 
 
@@ -100,7 +100,7 @@ def _check(more: CatalogueFile, whole: CatalogueFile) -> None:
 
 
 def _check_mix(field: str, mix: Mix, there: Collection[tuple[str, str]]) -> None:
-    """`there`: models on data sets that are known."""
+    """Check the entries. `there`: the known pairs of model and data set."""
     for name, size in mix.sizes.items():
         for what, (least, most) in (("hours", size.hours), ("gpus", size.gpus), ("choices", size.choices)):
             if least > most:

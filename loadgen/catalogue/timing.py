@@ -34,7 +34,7 @@ class Compute(msgspec.Struct, frozen=True):
     backward_s: float
     update_s: float
     launch_s: float
-    """host time of the forward launches; below it the forward pass cannot go"""
+    """host time of the forward launches: the forward pass takes at least as long"""
 
     @property
     def total_s(self) -> float:

@@ -68,7 +68,7 @@ def job_file(
 def demand(
     mix: Mix, entry: MixEntry, gpu_hours: float, reference: ReferenceCache, random: np.random.Generator
 ) -> list[int]:
-    """Some of the GPU counts of the job's class, enough of them that it need not run for ever."""
+    """Some of the GPU counts of the job's class; with the largest it can end within `longest_h`."""
     limit = reference.most_gpus(entry)
     size = mix.size_of(entry)
     low, high = (min(bound, limit) for bound in size.gpus)

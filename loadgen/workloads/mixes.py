@@ -13,7 +13,7 @@ from shared.runtime.files import parse
 
 
 class UnknownMix(LookupError):
-    """No mix has that name; the text lists those there are."""
+    """No mix has that name; the text lists the mixes."""
 
 
 @cache
@@ -35,7 +35,7 @@ def mix_named(name: str, catalogue: Catalogue | None = None) -> Mix:
 
 
 def weights(mix: Mix) -> list[float]:
-    """Of the mix's entries, in its order; they sum to 1."""
+    """The weights of the mix's entries, in its order; they sum to 1."""
     total = plain_sum(entry.weight for entry in mix.jobs)
     return [entry.weight / total for entry in mix.jobs]
 

@@ -36,7 +36,7 @@ from shared.domain.metrics import percentile
 from shared.domain.tally import WELL
 
 SHORTEST_S = 60.0
-"""an execution shorter than that measures the start of its processes more than anything else"""
+"""seconds; a shorter execution measures little but the start of its processes"""
 
 # ---- executions
 
@@ -45,14 +45,14 @@ class RunningPlacement(msgspec.Struct, kw_only=True):
     """A placement under way, or a copy."""
 
     order: StartOrdered
-    """to its leader"""
+    """the order to its leader"""
     placement: Placement
-    """as the plan that placed it had it"""
+    """as in the plan that placed it"""
     samples_restored: float | None = None
-    """by the leader; None: those of the order"""
+    """samples of the checkpoint that the leader restored; None: those of the order"""
     began_at: float | None = None
     stopped_at: float | None = None
-    """when its stop was ordered: writing the checkpoint is not running"""
+    """time of the order to stop, since writing the checkpoint is not running"""
 
 
 class Executions(msgspec.Struct, kw_only=True):
@@ -74,7 +74,7 @@ def executions_of(facts: Iterable[Event]) -> list[Execution]:
 
 
 def fold(known: Executions, fact: Event) -> Execution | None:
-    """Enter one fact; the execution that it ends. Facts of other kinds are passed over."""
+    """Enter one fact; returns the execution that it ends, if any. Facts of other kinds change nothing."""
     enter = FOLDS.get(type(fact))
     return enter(known, fact) if enter else None
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from schemas.settings import Settings
 
 EMULATED = "emulated"
-"""the runner whose workers take `startup_s` to come up"""
+"""the runner whose workers need `startup_s` to come up"""
 
 
 PROCESSES = "process"
@@ -22,7 +22,7 @@ class Condition(NamedTuple):
     """of the settings"""
     holds: Callable[[Settings], bool]
     reason: str
-    """what would happen, and what to do"""
+    """what the combination would cause, and what to do"""
 
 
 CONDITIONS: tuple[Condition, ...] = (

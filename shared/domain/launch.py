@@ -10,10 +10,10 @@ from shared.domain.invalid_job import InvalidJob
 from shared.domain.quantities import bytes_in, seconds_in, seconds_of_clock
 
 ENVIRONMENT_BYTES_MAX = 65_536
-"""names and values together: they travel with the job in every order, and are kept with it"""
+"""characters of names and values together, which every order of the job carries and the log keeps"""
 TIME_LIMIT_S = (1.0, 1e8)
 MEMORY_BYTES = (1e6, 1e15)
-"""smallest limit that makes sense; less is taken for a mistake of unit"""
+"""bytes; a smaller limit is taken for a mistake of unit"""
 OF_THE_AGENT = frozenset(
     {
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),

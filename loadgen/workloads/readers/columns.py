@@ -40,7 +40,7 @@ def _delimiter(lines: Iterable[str]) -> str:
 
 
 def _time_s(row: Cells, column: str, unit: float) -> float:
-    """A number, or a date and time; one without a zone is of any, since only differences matter."""
+    """Seconds, from a number or a date and time. Its zone does not matter, since only differences do."""
     text = row.text(column)
     if text.replace(".", "", 1).isdecimal():
         return row.number(column) * unit

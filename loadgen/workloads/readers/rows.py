@@ -27,7 +27,7 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
     samples: float | None = None
     model: str | None = None
-    """what the trace calls it"""
+    """the model, by the trace's name"""
     user: str = ""
 
 
@@ -43,7 +43,7 @@ class Cells:
         return column in self._cells
 
     def given(self, column: str | None) -> str | None:
-        """None where there is no such column, or nothing in it."""
+        """The cell; None if there is no such column, or it is empty."""
         return self._cells[column].strip() or None if column else None
 
     def text(self, column: str) -> str:

@@ -67,7 +67,7 @@ def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) ->
 
 
 def rotas_agree(_: Log, __: int, fact: Event) -> Iterator[Violation]:
-    """Who takes turns with others does so on the same GPUs as they, at a place of its own."""
+    """The gangs of a rota have the same GPUs, and each a place of its own."""
     if isinstance(fact, PlanPublished) and (
         wrong := in_turns.discord(placement.gang for placement in fact.placements)
     ):
@@ -85,9 +85,9 @@ def plans_place_a_job_once(_: Log, __: int, fact: Event) -> Iterator[Violation]:
 
 
 def stale_plans_are_not_followed(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """Nothing starts by a plan whose fencing token is older than one before it in the stream.
+    """No start follows a plan whose fencing token is older than one before it in the stream.
 
-    That such a plan is published is no mistake: its maker did not know yet. Following it would be.
+    To publish such a plan is no mistake, since its maker did not know of the newer token; to follow it is.
     """
     if not isinstance(fact, StartOrdered):
         return
@@ -98,7 +98,7 @@ def stale_plans_are_not_followed(log: Log, _: int, fact: Event) -> Iterator[Viol
 
 
 def placements_meet_the_demand(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """GPU counts are from the job's R, GPU types are those it may use and can run on."""
+    """A gang's GPU count is in the job's R, and its types are those that the job may use and can run on."""
     match fact:
         case PlanPublished(placements=placements):
             for placement in placements:

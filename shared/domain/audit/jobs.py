@@ -40,7 +40,7 @@ def states_follow_the_table(log: Log, _: int, fact: Event) -> Iterator[Violation
 
 
 def no_job_starts_twice(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """Between two starts there is a preemption."""
+    """A job that was started is preempted before it is started again."""
     if isinstance(fact, JobStarted) and log.job(fact.job_id).state is JobState.RUNNING:
         yield broken("started-twice", fact, f"{fact.job_id} runs already")
 
@@ -121,7 +121,7 @@ def places_are_kept(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 
 
 def every_job_ended(log: Log) -> Iterator[Violation]:
-    """Only for the log of a system that has nothing left to do."""
+    """Every submitted job has ended; only for the log of a system with nothing left to do."""
     for job_id, job in log.open.items():
         if job.last is not None:
             yield broken("job-lost", job.last, f"{job_id} was left {job.state}")

@@ -54,9 +54,9 @@ class AuditedPlace(msgspec.Struct):
     planned: int = 0
     """the first plan, or round, that has it"""
     fresh: bool = False
-    """a plan with the newest token of its time had it"""
+    """whether a plan with the then newest token had it"""
     stale: int | None = None
-    """the token of a plan that had it and was behind that"""
+    """the token of an outdated plan that had it"""
     worker: int = 0
     """its newest WorkerStarted"""
     started: int = 0
@@ -98,7 +98,7 @@ class Planned(msgspec.Struct, frozen=True):
 Standing = dict[PlacementId, Planned]
 
 OVER = AuditedJob(state=JobState.COMPLETED, ended=1)
-"""in place of the record of any job that ended long ago"""
+"""stands for the record of any job that ended long ago"""
 
 
 class Log:
@@ -109,11 +109,11 @@ class Log:
         self.nodes: dict[NodeId, Node] = {}
         self.workers: dict[NodeId, dict[PlacementId, Held]] = {}
         self.plans: OrderedDict[PlanId, int] = OrderedDict()
-        """what each was made from"""
+        """by plan, the sequence it was made from"""
         self.standing: Standing = {}
-        """of the newest round's plans, what nothing has ended"""
+        """placements of the newest round's plans that nothing has ended"""
         self.token = 0
-        """the newest of all plans"""
+        """the newest token of all plans"""
         self._ended: OrderedDict[JobId, AuditedJob] = OrderedDict()
         self._over: set[JobId] = set()
 
@@ -126,7 +126,7 @@ class Log:
         return self.job(job_id).places.get(placement_id) or AuditedPlace()
 
     def after(self, fact: JobEvent) -> JobState | None:
-        """None: the table of states has no such move, the fact is void."""
+        """The job's new state; None if the table of states has no such move, which makes the fact void."""
         try:
             return next_state(self.job(fact.job_id).state, fact)
         except IllegalMove:

@@ -49,9 +49,9 @@ NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE
 """reasons for waiting that more idle GPUs would not remove"""
 
 NODES_KEPT = 256
-"""how many nodes of a job are remembered"""
+"""nodes of a job that are remembered, at most"""
 BROKEN = frozenset({Outcome.FAILED, Outcome.INTERRUPTED})
-"""outcomes of one that ended by itself before its work was done"""
+"""outcomes of a worker that ended by itself before its work was done"""
 
 # ---- plans
 
@@ -96,7 +96,7 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
 
 
 def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
-    """Of the jobs that the plan leaves out; `verdicts`: the ones before."""
+    """The verdicts on the jobs that the plan leaves out; `verdicts`: those before it."""
     standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
     named = {left.held_by for left in fact.left_out} if standings else ()
     rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
@@ -306,9 +306,9 @@ def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
 
 
 def has_orders(ledger: Ledger, fact: WorkerEvent | ProfileMeasured | ProfileFailed) -> bool:
-    """Whether the node was ever ordered to start processes of the job: of those that were, no other speaks.
+    """Whether the node was ever ordered to start processes of the job, so that its reports count.
 
-    Where more were than are remembered, any does.
+    If more nodes were than are remembered, any node's reports do.
     """
     record = ledger.jobs.get(fact.job_id)
     nodes = record.nodes if record else {}
@@ -342,7 +342,7 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
 
 
 def _saved_more(record: JobRecord, fact: WorkerStopped) -> bool:
-    """Whether a copy wrote a checkpoint that it did not report before it ended, however that was."""
+    """Whether a copy wrote a checkpoint that it did not report before it ended."""
     leader = record.tally.leaders.get(fact.node_id) if record.tally.copies else None
     return leader is not None and fact.samples_done > leader.done
 

@@ -33,30 +33,30 @@ class Run(msgspec.Struct, kw_only=True):
     gang: Gang
     started_at: float
     samples_from: float
-    """in the checkpoint it resumed from"""
+    """samples in the checkpoint from which it resumed"""
     saved_at: float
-    """of the newest checkpoint; the start, while there is none"""
+    """time of the newest checkpoint; the start while there is none"""
     ended_at: float | None = None
     samples_to: float | None = None
-    """done at its end, as far as they count: those in its last checkpoint"""
+    """samples that count at its end: those in its last checkpoint"""
     share: float = 1.0
-    """of its GPUs' time, by the newest plan"""
+    """share of its GPUs' time, by the newest plan"""
     throughput: float | None = None
     """samples/s, as estimated when it was placed"""
     layer: Layer | None = None
     plan_id: PlanId | None = None
     """the plan that gave the job these GPUs"""
     standing: Standing | None = None
-    """the job's, in that plan"""
+    """the job's standing in that plan"""
     preempted: PreemptReason | None = None
     """why it ended, if the job did not"""
     cause: Cause | None = None
     broken: Broken | None = None
     start_s: float | None = None
-    """from the order to start until its processes were up"""
+    """seconds from the order to start until its processes were up"""
     stop_ordered_at: float | None = None
     copies: dict[NodeId, float] = {}
-    """samples that each copy did, as far as they count, once the run is over; without those that did none"""
+    """samples that count of each copy, once the run is over; without copies that did none"""
 
     @property
     def merged(self) -> bool:
@@ -72,7 +72,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def gpus(self) -> float:
-        """A GPU that it has in turns counts with its share of the time."""
+        """GPU-seconds; a GPU that it has in turns counts with its share of the time."""
         return self.gang.gpus * self.share if self.share < 1.0 else self.gang.gpus
 
 
@@ -82,9 +82,9 @@ class JobRecord(msgspec.Struct, kw_only=True):
     submitted_at: float
     state: JobState = JobState.SUBMITTED
     since: float
-    """when it entered the state"""
+    """time at which it entered the state"""
     started_at: float | None = None
-    """its first start"""
+    """time of its first start"""
     ended_at: float | None = None
     age_s: float | None = None
     """expected running time without waiting (Hops eq. 9)"""
@@ -96,31 +96,31 @@ class JobRecord(msgspec.Struct, kw_only=True):
     tally: Tally = msgspec.field(default_factory=Tally)
     """of the newest placement whose start was ordered"""
     nodes: dict[NodeId, None] = {}
-    """where its processes were ordered to start, measurements included; the oldest first, the newest kept"""
+    """nodes on which its processes, measurements included, were ordered to start: the newest, oldest first"""
     run_s: float = 0.0
-    """length of all runs that are over"""
+    """seconds of all runs that are over"""
     runs: list[Run] = []
-    """oldest first; the last one is open while the job runs"""
+    """its runs, oldest first; the last one is open while the job runs"""
     restarts: int = 0
     samples_done: float = 0.0
-    """in its newest checkpoint, or at its end"""
+    """samples in its newest checkpoint, or at its end"""
     lost_gpu_s: float = 0.0
     """GPU-seconds recomputed, or spent on checkpoints and restores"""
     reason: str = ""
     unmeasured: str = ""
     """where and why it could not be measured last; empty: it could, or was not tried"""
     broken: Broken | None = None
-    """the newest of its placements that ended so"""
+    """the newest of its placements that failed or was interrupted"""
     failures: int = 0
     """placements that failed"""
     interruptions: int = 0
     """placements that were interrupted, and went back to the queue"""
     fruitless: int = 0
-    """the newest of them, as many as had no new checkpoint in between"""
+    """the newest interruptions, as many as had no new checkpoint in between"""
     samples_then: float = 0.0
-    """in its newest checkpoint when it was last interrupted"""
+    """samples in its newest checkpoint when it was last interrupted"""
     checkpoints: int = 0
-    """written so far"""
+    """checkpoints written so far"""
 
     @property
     def ended(self) -> bool:
@@ -161,9 +161,9 @@ class NodeRecord(KnownNode, kw_only=True):
     workers: dict[PlacementId, WorkerRecord] = {}
     """a lost node keeps them: it may come back with them"""
     settled_at: float
-    """up to when the next two are added up"""
+    """time up to which the next two are added up"""
     busy_s: float = 0.0
-    """time with at least one GPU in use"""
+    """seconds with at least one GPU in use"""
     gpu_busy_s: float = 0.0
 
     @property
@@ -195,14 +195,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     held_by: tuple[JobId, ...] = ()
     since: float = 0.0
-    """time of the first of the plans that say so, one after the other"""
+    """time of the first of the consecutive plans with this verdict"""
     position: int = 0
-    """among the jobs that the plan left out, in the order of its queue, from 1"""
+    """its place among the jobs that the plan left out, in the order of the queue, from 1"""
     waiting: int = 0
-    """how many it left out"""
+    """number of jobs that the plan left out"""
     standing: Standing | None = None
     rivals: tuple[Standing | None, ...] = ()
-    """of the jobs `held_by`"""
+    """standings of the jobs `held_by`"""
     kind: PlanKind = PlanKind.FIRST
     """of the plan"""
     first: "Verdict | None" = None
@@ -219,9 +219,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 class Ledger(msgspec.Struct, kw_only=True):
     at: float = 0.0
-    """of the newest fact"""
+    """time of the newest fact"""
     jobs: dict[JobId, JobRecord] = {}
-    """in the order of their submission"""
+    """jobs, in the order of their submission"""
     nodes: dict[NodeId, NodeRecord] = {}
     plans: list[PlanRecord] = []
     policy: str | None = None
@@ -229,14 +229,14 @@ class Ledger(msgspec.Struct, kw_only=True):
     token: int = 0
     """the newest fencing token; a plan with an older one changes nothing"""
     planned: dict[JobId, Placement] = {}
-    """what the round's plans want to run"""
+    """placements that the round's plans want to run"""
     chosen: dict[JobId, Chosen] = {}
     verdicts: dict[JobId, Verdict] = {}
-    """why the others wait"""
+    """by job that waits, why"""
     explains: bool = True
-    """whether `verdicts` are kept, which no figure is made of"""
+    """whether `verdicts` are kept; no metric needs them"""
     measuring: dict[PlacementId, ProfileRun] = {}
     forgotten: dict[JobState, int] = {}
     """ended jobs that are no longer kept"""
     void: int = 0
-    """facts that the table of states did not allow"""
+    """number of facts that the table of states did not allow"""
