@@ -24,7 +24,7 @@ class Subject(StrEnum):
     LATENCY = "latency"
     SUBMISSIONS = "submissions"
     DISPATCH = "dispatch"
-    DOORS = "doors"
+    ACCESS = "access"
     RESTART = "restart"
     SIMULATION = "simulation"
     SOLVER = "solver"
@@ -33,7 +33,7 @@ class Subject(StrEnum):
     SWITCHING = "switching"
 
 
-APART = {Subject.DOORS, Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject.SWITCHING}
+APART = {Subject.ACCESS, Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject.SWITCHING}
 """take long, or need a browser or torch"""
 SHORT = tuple(subject for subject in Subject if subject not in APART)
 """measured unless others are named: a few minutes in all"""
@@ -144,7 +144,7 @@ Repetitions = Annotated[
     typer.Option(
         "--times",
         min=1,
-        help="Runs of each; the cheapest counts. Of doors: eight slices each.",
+        help="Runs of each; the cheapest counts. Of access: eight slices each.",
         rich_help_panel=SIMULATION,
     ),
 ]
@@ -182,22 +182,22 @@ def bench(
 ) -> None:
     """Measure what the system does on this machine: real processes, a real disk, a few minutes.
 
-    latency: from a job's submission to running, on an idle cluster.
-    submissions: jobs a second through the HTTP API, each on the disk.
+    latency: time from a job's submission to running, on an idle cluster.
+    submissions: jobs a second through the HTTP API, each stored on disk.
     dispatch: facts a second from one process to the next.
-    doors: both of these with accounts, tokens and TLS, and without.
-    restart: each service from kill -9 to ready, with 10,000 jobs in the log.
-    simulation: CPU of hops-64 and hops-512 from the first job to the last, and without the solver.
+    access: what accounts and TLS cost in both of these, beside tokens alone.
+    restart: time from kill -9 to ready of each service, with 10,000 jobs in the log.
+    simulation: CPU of hops-64 and hops-512, with and without the solver.
     solver: back ends side by side on problems of many sizes, up to an hour.
-    policies: what each takes for a plan, and whether it is in time, some minutes.
-    page: what a browser shows of 256 nodes and 2,000 jobs, and how soon; needs
-    Chromium and its driver.
-    switching: from one job's last task to another's first on a device, in a new
-    process, as a fork, and in turns; needs torch.
+    policies: how long each takes for a plan, and whether it meets the deadline; minutes.
+    page: how soon a browser shows 256 nodes and 2,000 jobs; needs Chromium and
+    its driver.
+    switching: time between the last task of one job and the first of another on
+    a GPU, in a new process, as a fork, and in turns; needs torch.
 
     $ hopyard bench
     $ hopyard bench latency submissions --out figures.json
-    $ hopyard bench doors --times 5
+    $ hopyard bench access --times 5
     $ hopyard bench solver --gpus 64,512 --instances 3 --deadline 60
     $ hopyard bench solver --classes all --instances 10
     $ hopyard bench policies --gpus 512 --instances 3

@@ -14,7 +14,7 @@ from hopyard.lab.bench.planning.classes import PATIENCE, QUICK, Classes, classes
 from hopyard.lab.bench.planning.policies import policies
 from hopyard.lab.bench.planning.solver import OURS, Trials, solver
 from hopyard.lab.bench.simulation import TIMES, simulation
-from hopyard.lab.bench.stack import dispatch, doors, latency, restart, submissions
+from hopyard.lab.bench.stack import access, dispatch, latency, restart, submissions
 from hopyard.local.processes import Say
 from hopyard.local.signals import run_until_stopped
 from hopyard.local.torch_python import torch_python
@@ -33,7 +33,7 @@ class BenchRun(msgspec.Struct, frozen=True):
     python: Path | None = None
     """that has torch; None: whichever is found"""
     times: int = TIMES
-    """each simulation is run so often, and the cheapest counts; the doors have eight slices for each"""
+    """runs of each simulation, of which the cheapest counts; `access` has eight slices for each"""
 
     def scaled(self, usual: int) -> int:
         return max(round(usual * self.scale), 1)
@@ -56,8 +56,8 @@ def _dispatch(run: BenchRun) -> Benchmark | None:
     return run_until_stopped(dispatch.dispatch(run.data, *counts))
 
 
-def _doors(run: BenchRun) -> Benchmark | None:
-    return run_until_stopped(doors.doors(run.data, run.say, scale=run.scale, times=run.times))
+def _access(run: BenchRun) -> Benchmark | None:
+    return run_until_stopped(access.access(run.data, run.say, scale=run.scale, times=run.times))
 
 
 def _restart(run: BenchRun) -> Benchmark | None:
@@ -104,7 +104,7 @@ BENCHMARKS: Mapping[str, Measurement] = {
     "latency": _latency,
     "submissions": _submissions,
     "dispatch": _dispatch,
-    "doors": _doors,
+    "access": _access,
     "restart": _restart,
     "simulation": _simulation,
     "solver": _solver,

@@ -1,6 +1,7 @@
-"""What the doors cost: the same jobs and the same facts with and without them, in small slices by turns.
+"""What accounts and TLS cost: the same jobs and facts with tokens alone, with accounts, and with TLS too.
 
-The CPU seconds of all processes together say more than the clock does where others share the machine.
+The three run side by side, and take turns in small slices. Where other programs share the machine, the CPU
+seconds of all processes say more than the clock.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ ONE_BY_ONE = 20
 """in a slice"""
 P50, P99 = 0.5, 0.99
 MAKERS: Sequence[Callable[[Path], Guard]] = (with_tokens, with_accounts, with_tls)
-"""an API without tokens there is not"""
+"""no API starts without tokens"""
 
 
 class Turn(NamedTuple):
@@ -37,8 +38,8 @@ class Amounts(NamedTuple):
     one_by_one: int
 
 
-async def doors(data: Path, say: Say, *, scale: float, times: int) -> Benchmark:
-    """All run side by side, and have a slice of work each in turn: what else the machine does falls on all.
+async def access(data: Path, say: Say, *, scale: float, times: int) -> Benchmark:
+    """Measure all of them side by side, so that other load on the machine falls on all alike.
 
     Raises Failure.
     """
@@ -47,13 +48,13 @@ async def doors(data: Path, say: Say, *, scale: float, times: int) -> Benchmark:
         sides = [await stack.enter_async_context(_side(data / str(n), make)) for n, make in enumerate(MAKERS)]
         rounds = []
         for number in range(SLICES * times):
-            say(f"doors: slice {number + 1} of {SLICES * times} …")
+            say(f"access: slice {number + 1} of {SLICES * times} …")
             first = number % len(sides)
             turns = {side.name: await side.turn(amounts) for side in (*sides[first:], *sides[:first])}
             rounds.append([turns[side.name] for side in sides])
     base, *others = (side.name for side in sides)
     return Benchmark(
-        name="doors",
+        name="access",
         conditions=f"{len(rounds)} slices of each in turns: {amounts.jobs} jobs as in submissions, "
         f"{amounts.facts} facts and {amounts.one_by_one} one by one as in dispatch; medians, and of the "
         "others medians of their ratios to the first in the same round",
@@ -88,7 +89,7 @@ def figures(amounts: Amounts) -> Sequence[tuple[str, str, Callable[[Turn], float
 
 
 class Side(NamedTuple):
-    """Services behind one kind of doors."""
+    """Services with one kind of guard."""
 
     name: str
     take: Callable[[int], Awaitable[Taken]]

@@ -1,17 +1,17 @@
-"""What the doors cost is shown side by side, and each turn has the doors that it is named for."""
+"""What accounts and TLS cost is shown side by side, and each turn has the guard that it is named for."""
 
 from pathlib import Path
 
 import pytest
 
+from hopyard.lab.bench.stack.access import Amounts, Turn, rows
 from hopyard.lab.bench.stack.dispatch import Dispatched, dispatched
-from hopyard.lab.bench.stack.doors import Amounts, Turn, rows
 from hopyard.lab.bench.stack.guard import OPEN, with_accounts, with_tls
 from hopyard.lab.bench.stack.submissions import Taken
 
 
 def test_of_the_others_the_medians_of_ratios_within_a_round_stand_there() -> None:
-    """The machine was three times as slow in the second round, which says nothing of the doors."""
+    """The machine was three times as slow in the second round, which says nothing of the guards."""
 
     def turn(took_s: float) -> Turn:
         return Turn(Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
@@ -25,10 +25,10 @@ def test_of_the_others_the_medians_of_ratios_within_a_round_stand_there() -> Non
     assert found["facts published and read"] == ("1/s", 50.0, 1.0)
 
 
-@pytest.mark.parametrize("doors", ["open", "accounts", "tls"])
-async def test_facts_pass_the_doors_with_the_credentials_of_a_turn(tmp_path: Path, doors: str) -> None:
+@pytest.mark.parametrize("kind", ["open", "accounts", "tls"])
+async def test_facts_pass_the_guard_with_the_credentials_of_a_turn(tmp_path: Path, kind: str) -> None:
     makers = {"open": lambda _: OPEN, "accounts": with_accounts, "tls": with_tls}
-    guard = makers[doors](tmp_path)
+    guard = makers[kind](tmp_path)
     assert (await dispatched(tmp_path / "dispatch", 20, 2, guard)).read_s > 0.0
-    assert bool(guard.accounts()) == (doors != "open")
-    assert bool(guard.tls) == (doors == "tls")
+    assert bool(guard.accounts()) == (kind != "open")
+    assert bool(guard.tls) == (kind == "tls")
