@@ -32,12 +32,12 @@ from schemas.placement import (
 from shared.domain.sums import plain_sum
 
 SHARES_ALIKE = 0.05
-"""of its own that a node's share must change by, at the least, for a job to be started anew"""
+"""relative change of a node's share from which on a job is started anew"""
 
 MEMORY_SPARED = 0.05
-"""of a GPU's memory that shares above a batch leave free"""
+"""share of a GPU's memory that samples above a batch leave free"""
 BATCHES_AT_MOST = 64
-"""samples of one GPU, in batches, however little memory they take"""
+"""most samples of one GPU, in batches, however little memory they take"""
 
 Batches = tuple[tuple[int, ...], ...]
 """samples, or parts, of one iteration, by member and GPU"""
@@ -49,25 +49,25 @@ class Meaning:
     unit = "GPUs"
     """what its scale counts"""
     observed = True
-    """the estimator answers for such gangs, and learns from how they run"""
+    """whether the estimator answers for such gangs, and learns from them"""
     paced = True
-    """how such a gang runs shows the pace of its GPUs; else it only shows how far an estimate was off"""
+    """whether measurements of such a gang show the speed of its GPUs, not only an estimate's error"""
     resident = False
-    """its processes stand by between two placements of the job"""
+    """whether its processes stand by between two placements of the job"""
     fills_any_room = False
-    """a job runs on as few GPUs as there are, whatever its demand"""
+    """whether a job may run on fewer GPUs than its demand has"""
     copies = False
-    """its parts train on their own: one may end, or be lost, and the others run on"""
+    """whether its parts train independently, so that the others go on when one ends or is lost"""
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:
-        """Whether a job that is planned as `wanted` runs on as `present`; `wanted` is in this mode."""
+        """Whether a job planned as `wanted`, which is in this mode, keeps running as `present`."""
         return present is wanted or present == wanted
 
     def rota(self, gang: Gang) -> RotaId:  # noqa: ARG002 - its GPUs are its own
         return RotaId("")
 
     def retimes(self, present: Gang, wanted: Gang) -> bool:  # noqa: ARG002 - nor has it any turns
-        """As `keeps`, where it runs on with other turns."""
+        """As `keeps`, if it keeps running with other turns."""
         return False
 
     def parts(self, gang: Gang) -> tuple[Gang, ...]:
@@ -90,7 +90,7 @@ class Meaning:
         return part.gpus
 
     def misfit(self, part: Gang, batch_size: int) -> str:  # noqa: ARG002 - nothing but samples can be
-        """Why a job of this batch size cannot run so; empty: it can."""
+        """Why a job of this batch size cannot run in this gang; empty: it can."""
         return ""
 
     def throughput(
@@ -119,7 +119,7 @@ class OfProportional(Meaning):
     paced = False
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:
-        """The same GPUs with nearly the same shares: a restart costs more than what those change."""
+        """Whether GPUs are the same and shares nearly so: then a restart would cost more than it gains."""
         if present.members != wanted.members or not isinstance(present.sync, Proportional):
             return False
         assert isinstance(wanted.sync, Proportional)
@@ -225,9 +225,9 @@ class OfRelaxed(Meaning):
         return super().keeps(present, wanted) or self.retimes(present, wanted)
 
     def retimes(self, present: Gang, wanted: Gang) -> bool:
-        """The same GPUs of the same rota, as many tasks, and the same node leads.
+        """Whether rota, GPUs, number of tasks and leader are the same.
 
-        So the learning rate is the same, and whose samples count.
+        Then the learning rate is the same, and the same node counts the samples.
         """
         assert isinstance(wanted.sync, Relaxed)
         return (
@@ -298,7 +298,7 @@ def tasks(gang: Gang) -> Batches:
 
 
 def computing(gang: Gang) -> Gang:
-    """The number of its GPUs that take samples."""
+    """The number of the gang's GPUs that take samples."""
     return MEANINGS[type(gang.sync)].computing(gang)
 
 
@@ -308,7 +308,7 @@ def in_rota(gang: Gang) -> Relaxed | None:
 
 
 def samples(gang: Gang, batch_size: int) -> tuple[int, ...]:
-    """Of one iteration, by member."""
+    """Samples of one iteration, by member."""
     return tuple([sum(each) for each in batches(gang, batch_size)])
 
 
@@ -324,7 +324,7 @@ def learning_rate(gang: Gang, rates: Mapping[int, float]) -> float | None:
 
 
 def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
-    """Why a job of this demand and batch size cannot run so; empty: it can."""
+    """Why a job of this demand and batch size cannot run in this gang; empty: it can."""
     for part in parts(gang):
         scale = _scale(part)
         if scale not in demand:
@@ -333,7 +333,7 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
 
 
 def shares_misfit(gang: Gang, batch_size: int) -> str:
-    """Why its shares are not those of a global batch; empty: they are."""
+    """Why the gang's shares do not make a global batch; empty: they do."""
     wrongs = (MEANINGS[type(part.sync)].misfit(part, batch_size) for part in parts(gang))
     return next(filter(None, wrongs), "")
 
@@ -344,22 +344,22 @@ def in_words(gang: Gang) -> str:
 
 
 def keeps(present: Gang, wanted: Gang) -> bool:
-    """Whether a job that is planned as `wanted` runs on as `present`: same GPUs, shares nearly the same."""
+    """Whether a job planned as `wanted` keeps running as `present`: same GPUs, shares nearly the same."""
     return MEANINGS[type(wanted.sync)].keeps(present, wanted)
 
 
 def retimes(present: Gang, wanted: Gang) -> bool:
-    """Whether a job that is planned as `wanted` runs on as `present`, but for the turns that it takes."""
+    """Whether a job planned as `wanted` keeps running as `present`, with other turns at most."""
     return MEANINGS[type(wanted.sync)].retimes(present, wanted)
 
 
 def rota(gang: Gang) -> RotaId:
-    """Whose GPUs it has in turns with other gangs; empty: they are its own."""
+    """The rota with which it shares its GPUs in turns; empty: they are its own."""
     return MEANINGS[type(gang.sync)].rota(gang)
 
 
 def turning(gang: Gang) -> Gang:
-    """A gang that is resident only, as it would be with a turn."""
+    """The gang with one turn, if it is only resident."""
     if isinstance(gang.sync, Relaxed) and not gang.sync.turns:
         return Gang(gang.members, replace(gang.sync, turns=1))
     return gang
@@ -371,7 +371,7 @@ def merges(gang: Gang) -> bool:
 
 
 def with_copies(modes: Collection[type[Mode]]) -> frozenset[type[Mode]]:
-    """For a runner that ends workers at `StartOrdered.until`: a copy is a gang of a mode that it runs."""
+    """Modes of a runner that ends workers at `StartOrdered.until`: with lockstep it runs copies too."""
     forks = {Forked} if Lockstep in modes else set()
     return frozenset({*modes, *forks})
 
@@ -382,7 +382,7 @@ def observed(gang: Gang) -> bool:
 
 
 def paced(gang: Gang) -> bool:
-    """Whether how such a gang runs shows the pace of its GPUs."""
+    """Whether measurements of such a gang show the speed of its GPUs."""
     return MEANINGS[type(gang.sync)].paced
 
 
@@ -397,7 +397,7 @@ def fill_any_room(modes: Collection[type[Mode]]) -> bool:
 
 
 def without(gang: Gang, node: NodeId) -> Gang | None:
-    """The GPUs that are left when a node's worker has gone; None: none. Only copies train on."""
+    """What is left of the gang when a node's worker has ended; None: nothing, since only copies train on."""
     rest = tuple(one for one in gang.members if one.node != node)
     return MEANINGS[type(gang.sync)].rest(rest, gang) if rest else None
 
@@ -458,9 +458,9 @@ def divided(whole: int, weights: Sequence[float]) -> tuple[int, ...]:
 
 
 def batch_most(batch_size: int, memory_share: float) -> int:
-    """Samples of one GPU in an iteration that surely fit, where a batch took this share of the memory.
+    """Samples of one GPU in an iteration that surely fit, if a batch took this share of the memory.
 
-    Weights and the like take as much whatever the batch is, so memory grows more slowly than samples.
+    Weights take the same memory for any batch, so memory grows more slowly than samples.
     """
     assert memory_share >= 0, "a share"
     batches = min(BATCHES_AT_MOST, (1.0 - MEMORY_SPARED) / memory_share) if memory_share else BATCHES_AT_MOST

@@ -40,7 +40,7 @@ def held(gangs_of: Iterable[tuple[str, Gang]]) -> Configuration:
 
 
 def discord(gangs_of: Iterable[Gang]) -> str:
-    """Why gangs cannot take turns as they say; empty: they can."""
+    """Why these gangs cannot take turns as they describe; empty: they can."""
     for name, together in _rotas(gangs_of).items():
         if len({gang.members for gang in together}) > 1:
             return f"rota {name} is on unlike GPUs"
@@ -51,7 +51,7 @@ def discord(gangs_of: Iterable[Gang]) -> str:
 
 
 def at_rest(gangs_of: Iterable[Gang]) -> str:
-    """A rota in which nobody has a turn; empty: there is none."""
+    """The id of a rota in which no gang has a turn; empty: there is none."""
     return next((name for name, together in _rotas(gangs_of).items() if not _places(together)), "")
 
 
@@ -64,5 +64,5 @@ def _rotas(gangs_of: Iterable[Gang]) -> dict[RotaId, list[Gang]]:
 
 
 def _places(together: Iterable[Gang]) -> list[int]:
-    """Of those that have a turn."""
+    """The places of the gangs that have a turn."""
     return [own.place for gang in together if (own := in_rota(gang)) and own.turns]

@@ -2,9 +2,9 @@
 
     joined → alive ⇄ lost
 
-A drain lasts until the node is restored: it outlives a loss and a new life of the agent. Where an agent takes
-its leave, as the time of its node is over, that lasts until the next life on the node. GPUs that are withheld
-are a matter of one life: `node` has as many GPUs as jobs can get.
+A drain lasts until the node is restored, also over a loss and a restart of the agent. An agent that leaves,
+because its node's time is over, has left until an agent starts on the node again. GPUs are withheld until the
+agent restarts; `node` has only the GPUs that jobs can get.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,23 +31,23 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     """A node that has joined at least once. Services that keep more about nodes extend it."""
 
     whole: Node
-    """with all its GPUs: one that has none left could not be read from a snapshot"""
+    """with all its GPUs, since a snapshot cannot have a node without any"""
     life: str = ""
-    """of its agent, as it joined last"""
+    """the newest life of its agent"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
-    """how gangs may synchronise that it runs"""
+    """modes of the gangs that it runs"""
     workloads: tuple[str, ...] = ()
-    """what can train there, as `NodeJoined` has it; empty: anything"""
+    """workloads that it knows, as in `NodeJoined`; empty: any"""
     runs_commands: bool = False
-    """whether it starts the command of a job"""
+    """whether it runs the commands of jobs"""
     residents_max: int = 0
     """processes of relaxed jobs that one of its GPUs has at most; 0: none stands by there"""
     alive: bool = True
     draining: bool = False
     drained_for: str = ""
-    """why it drains or leaves, where somebody said"""
+    """why it drains or leaves, if a reason was given"""
     leaving: bool = False
-    """its agent takes its leave"""
+    """whether its agent leaves, since the node's time is nearly over"""
     withheld: dict[int, str] = {}
     """GPUs that no job gets, by index, and why"""
 

@@ -13,7 +13,7 @@ class RecentIds:
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, value: str) -> bool:
-        """Whether it was none of them."""
+        """Add an id; false if it was there already."""
         if value in self._ids:
             return False
         self._ids[value] = None

@@ -12,15 +12,15 @@ class Residents(msgspec.Struct, kw_only=True):
     """A job has a process for each GPU that it had; a GPU has so many at most, of whatever jobs."""
 
     processes: dict[JobId, int] = {}
-    """the least recently used first"""
+    """processes here by job, whether they run or stand by; the least recently used first"""
     using: dict[JobId, int] = {}
-    """those that have a placement here, and how many"""
+    """number of placements here, by job"""
 
     def enter(self, job_id: JobId, gpus: int, *, room: int) -> bool:
-        """A placement of the job begins on so many of the node's GPUs. Whether processes of its stand by.
+        """A placement of the job begins on so many of the node's GPUs; returns whether the job is warm there.
 
-        Others make room for it, so that no more than `room` are on the node: those that nobody uses, the
-        least recently used first.
+        If more than `room` processes would be on the node, those that stand by end, the least recently used
+        first.
         """
         there = self.processes.pop(job_id, 0)
         self.processes[job_id] = max(there, gpus)

@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 CYCLES = 12
-"""how many cycles are computed"""
+"""cycles that are computed"""
 SETTLED = 6
-"""how many of these, the last, the period is measured over"""
+"""last cycles, over which the period is measured"""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,9 +32,9 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     alike"""
     exchange_s: float
     switch_s: float
-    """what a GPU takes to go over to this job from another"""
+    """seconds in which a GPU switches to this job from another"""
     rounds: int = 1
-    """in a cycle, at least one"""
+    """rounds in a cycle, at least one"""
 
 
 def cycle(rounds: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from schemas.placement import Gang
 from shared.domain import gangs
 
 ROUNDING = 1e-6
-"""relative: what adding up samples in floats may lose"""
+"""relative error from adding up samples in floats"""
 
 WELL = frozenset({Outcome.CHECKPOINTED, Outcome.COMPLETED, Outcome.QUOTA})
 """outcomes of a worker that saved before it ended"""
@@ -34,11 +34,11 @@ class Leader(msgspec.Struct, kw_only=True):
     """Samples are of the whole job."""
 
     gpus: int
-    """of the workers that it leads"""
+    """number of the workers that it leads"""
     began: float
-    """in the checkpoint that it began with"""
+    """samples in the checkpoint that it began with"""
     done: float
-    """in its newest checkpoint"""
+    """samples in its newest checkpoint"""
     at: float
     """time of that checkpoint; of its start, while there is none"""
     course: Course = Course.RUNS
@@ -50,7 +50,7 @@ class Leader(msgspec.Struct, kw_only=True):
 class Tally(msgspec.Struct, kw_only=True):
     leaders: dict[NodeId, Leader] = {}
     copies: bool = False
-    """they train each by itself, to a share of the samples"""
+    """whether each leader's part trains by itself, up to a share of the samples"""
 
     @classmethod
     def of(cls, gang: Gang, samples: float, at: float) -> "Tally":
@@ -62,7 +62,7 @@ class Tally(msgspec.Struct, kw_only=True):
         return cls(leaders=leaders, copies=gangs.merges(gang))
 
     def order(self, order: StartOrdered) -> None:
-        """Take in the order to a node; one that does not lead counts nothing."""
+        """Enter the order to a node; it counts only if the node leads."""
         if order.node_id in gangs.leaders(order.gang):
             done = order.samples_done
             self.leaders[order.node_id] = Leader(gpus=order.gang.gpus, began=done, done=done, at=order.at)
@@ -90,7 +90,7 @@ class Tally(msgspec.Struct, kw_only=True):
         return more
 
     def end(self, node: NodeId, *, saved: bool) -> Leader | None:
-        """A leader's worker is gone; None: it was before, or the node leads nobody."""
+        """A leader's worker has ended; None: it had before, or the node does not lead."""
         leader = self.leaders.get(node)
         if leader is None or leader.course is not Course.RUNS:
             return None

@@ -12,11 +12,11 @@ from shared.domain.metrics.fairness import single_gpu_mean
 from shared.domain.metrics.use import estimated, span_s
 
 NOTHING = 1e-9
-"""what float sums may leave of zero"""
+"""sums of floats below this count as 0"""
 
 Curve = list[tuple[float, float]]
 Spell = tuple[float, float, float]
-"""from, to (inf while it goes on), and what it adds meanwhile"""
+"""beginning, end (inf while it goes on), and the value that it adds in between"""
 
 
 def busy_gpus_curve(ledger: Ledger, step_s: float) -> Curve:
@@ -50,7 +50,7 @@ def _spell(run: Run, weight: float) -> Spell:
 
 
 def _rate(ledger: Ledger, record: JobRecord, run: Run) -> float:
-    """Samples/s that counted."""
+    """Samples/s of a run, of the samples that counted."""
     until = ledger.at if run.ended_at is None else run.ended_at
     reached = record.samples_done if run.samples_to is None else run.samples_to
     return (reached - run.samples_from) / (until - run.started_at) if until > run.started_at else 0.0

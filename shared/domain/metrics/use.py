@@ -9,7 +9,7 @@ from shared.domain.metrics.fairness import single_gpu_mean
 from shared.domain.sums import plain_sum
 
 ROUNDING = 1e-6
-"""of a round: what is over is no further one"""
+"""share of a round: a shorter rest does not count as a further round"""
 
 
 def gru(ledger: Ledger, now: float) -> float | None:
@@ -27,9 +27,9 @@ def cru(ledger: Ledger, now: float) -> float | None:
 
 
 def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
-    """The same over whole rounds, from the first submission to the end of the last one (Hadar's as printed).
+    """CRU over whole rounds, from the first submission to the end of the last round (as Hadar prints it).
 
-    A round that the last job leaves early counts in full.
+    A round in which the last job ends counts in full.
     """
     if not ledger.jobs:
         return None
@@ -87,12 +87,12 @@ def first_submission(ledger: Ledger) -> float:
 
 
 def estimated(ledger: Ledger) -> list[JobRecord]:
-    """Jobs whose single-GPU speeds are known."""
+    """The jobs whose single-GPU speeds are known."""
     return [record for record in ledger.jobs.values() if record.single_gpu]
 
 
 def _unsettled_s(node: NodeRecord, now: float) -> float:
-    """Length of the use that is not added up yet."""
+    """Seconds of use that are not added up yet."""
     return max(now - node.settled_at, 0.0) if node.alive and node.workers else 0.0
 
 
