@@ -1,6 +1,6 @@
-"""The accounts of a stack at its NATS: one a service, one a node, each in a file of its own.
+"""The accounts of a stack at its NATS: one for each service and node, each in a file of its own.
 
-A file is what the setting `nats_credentials` names; the folder of all of them says who may come in.
+The setting `nats_credentials` names such a file; NATS accepts the accounts whose files are in the folder.
 """
 
 import secrets
@@ -20,7 +20,7 @@ from shared.runtime.bus import accounts
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, NatsUser, Permissions
 
 SERVERS = "accounts.conf"
-"""the file that a NATS server includes which `hopyard up` does not run"""
+"""the file to be included by a NATS server that `hopyard up` does not run"""
 OF_STACK = (*(entry.name for entry in OF_CLUSTER), OPERATOR)
 _OF_AGENTS = OF_NODE[0].publishes
 
@@ -93,9 +93,9 @@ def expel(data: Path, node_id: str) -> bool:
 
 
 def accounts_in(data: Path) -> list[NatsUser]:
-    """Of everybody who has a file. Raises Invalid where one cannot be read, or the stack's own are gone.
+    """All accounts with a file. Raises Invalid if one cannot be read, or the stack's own are gone.
 
-    A server without any account would let in everybody.
+    A server without any account would accept everybody.
     """
     if gone := [user for user in OF_STACK if not account_of(data, user).exists()]:
         raise Invalid(f"{folder_of(data) / NATS} has no account of {', '.join(gone)}")

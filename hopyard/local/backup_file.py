@@ -27,7 +27,7 @@ STREAMS = "streams"
 FILES = "files"
 ARCHIVE = "archive"
 CHECKPOINTS = "checkpoints"
-"""below it a folder a job"""
+"""the folder with a folder for each job"""
 MANIFEST_MAX_BYTES = 4 * 1024 * 1024
 DIGEST_MAX_BYTES = 256
 COPIED_AT_ONCE = 1024 * 1024
@@ -52,7 +52,7 @@ class StreamPart(Message, frozen=True, kw_only=True):
 class Manifest(Message, frozen=True, kw_only=True):
     format: int
     hopyard: str
-    """its version"""
+    """version of hopyard that wrote it"""
     made_at: float
     """Unix time"""
     cluster: str
@@ -60,13 +60,13 @@ class Manifest(Message, frozen=True, kw_only=True):
     origin: float
     """Unix time of cluster second 0"""
     revision: int
-    """of the state bucket, when all was written"""
+    """newest revision of the state bucket when the backup ended"""
     settings: dict[str, str | int | float | bool]
-    """that somebody chose for the stack; no secret, no address"""
+    """settings that somebody chose for the stack; no secrets or addresses"""
     streams: dict[str, StreamPart]
     parts: dict[str, BackupPart]
     left_out: str = ""
-    """that jobs need, and where it was"""
+    """files that jobs need and the backup has not, with their place"""
 
 
 def part_of(file: Path) -> BackupPart:
@@ -119,7 +119,7 @@ def opened(path: Path) -> Iterator["Backup"]:
 
 
 class Backup:
-    """A backup, which is checked as a whole before anything of it is used."""
+    """A backup. It is checked as a whole before any part is used."""
 
     def __init__(self, path: Path, tar: tarfile.TarFile) -> None:
         self._path = path
@@ -128,7 +128,7 @@ class Backup:
         self._check()
 
     def part(self, name: str) -> BinaryIO:
-        """Raises Invalid; also for what is no plain file: a sparse one can be of any number of zeros."""
+        """Raises Invalid, also if it is not a plain file: a sparse one can have any number of zeros."""
         try:
             member = self._tar.getmember(name)
             found = self._tar.extractfile(member) if member.isreg() and not member.issparse() else None
@@ -139,7 +139,7 @@ class Backup:
         return found  # type: ignore[return-value]
 
     def owner(self, name: str) -> tuple[int, int]:
-        """User and group of a part."""
+        """The user and the group of a part."""
         member = self._tar.getmember(name)
         return member.uid, member.gid
 
@@ -173,7 +173,7 @@ class Backup:
             raise Invalid(f"{self._path}: {MANIFEST} in it is damaged: {error}") from None
 
     def _check(self) -> None:
-        """Every part is there, and as it was written. Raises Invalid."""
+        """Check that every part is there, as it was written. Raises Invalid."""
         members = {member.name: member for member in self._tar.getmembers()}
         for name, part in self.manifest.parts.items():
             member = members.get(name)

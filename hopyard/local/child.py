@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
 KILL_AFTER_S = 5.0
 KILL_SAVING_AFTER_S = 60.0
-"""where it may be an agent that runs processes, which save before they end"""
+"""seconds until it is killed, if it may be an agent with processes, which save before they end"""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +38,11 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
     log: Path
     umask: int = owner_only.UMASK
-    """of what it writes; -1: this process's"""
+    """umask of the files that it writes; -1: this process's"""
 
 
 def command_line(program: Program, parent: int) -> list[str]:
-    """Its name is for whoever looks."""
+    """Run the module. The name in the arguments is only for people who list processes."""
     return [sys.executable, "-P", "-m", "hopyard.local.child", str(parent), program.module, program.name]
 
 
@@ -70,7 +70,7 @@ def run(module: str) -> None:
 
 
 def _end() -> NoReturn:
-    """As an interpreter does that does not take itself down object by object: a fork copies them all then."""
+    """Exit without freeing every object, which in a fork would copy their memory first."""
     threading._shutdown()  # type: ignore[attr-defined] # noqa: SLF001 - multiprocessing ends its forks so
     atexit._run_exitfuncs()  # noqa: SLF001 - as above
     with contextlib.suppress(OSError):  # of a disk that is full
@@ -86,14 +86,14 @@ def leave_with(parent: int) -> None:
 
 
 def _ask_kernel() -> bool:
-    """Have Linux send SIGTERM at the parent's death; false where there is no such service."""
+    """Have Linux send SIGTERM at the parent's death; false on systems that cannot."""
     if sys.platform != "linux":
         return False
     return ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) == 0  # type: ignore[no-any-return]
 
 
 def _watch(parent: int, asked: bool) -> None:  # noqa: FBT001 - the target of a thread
-    """The parent may have died before the kernel was asked, and SIGTERM does not reach grandchildren."""
+    """Watch the parent: it may have died before the kernel was asked; grandchildren get no SIGTERM."""
     late = os.getppid() != parent
     while os.getppid() == parent:
         time.sleep(LOOK_EVERY_S)

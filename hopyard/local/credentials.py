@@ -21,7 +21,7 @@ TOKENS = "tokens.json"
 OF_STACK_ITSELF = "of the stack itself"
 """the note on tokens that a stack makes for itself"""
 OWN = {"operator-token": Role.OPERATOR, "viewer-token": Role.VIEWER}
-"""of the commands of whoever started the stack, and of the page in his browser"""
+"""tokens for the commands of the user who started the stack, and for the page in that user's browser"""
 
 
 def folder_of(data: Path) -> Path:
@@ -38,7 +38,7 @@ def tokens_of(data: Path) -> Path:
 
 
 def own_token(data: Path, role: Role = Role.OPERATOR) -> str:
-    """The stack's own. Empty: there is none. Raises Invalid for one that others can read."""
+    """The stack's own token for a role. Empty: there is none. Raises Invalid if others can read its file."""
     name = next(name for name, each in OWN.items() if each is role)
     return token_in(folder_of(data) / name, missing_ok=True)
 
@@ -79,14 +79,14 @@ def page_link(api_url: str, data: Path) -> str:
 
 
 def page_file(link: str, data: Path) -> Path:
-    """A file that leads a browser to the page, since every account of a machine sees command lines."""
+    """A file that sends a browser to the page: every account of the machine could see a command line."""
     file = (folder_of(data) / "page.html").absolute()
     owner_only.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
     return file
 
 
 def this_user() -> str:
-    """The login name; the number of a user who has none."""
+    """The login name, or the number of a user without one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

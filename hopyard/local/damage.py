@@ -28,16 +28,16 @@ def streams_on_disk(data: Path) -> set[str]:
 
 
 def archived_in(folder: Path) -> range:
-    """Facts that the archive there has, by the names of its files; none but those before a gap."""
+    """Facts that the archive in the folder has before its first gap, by the names of its files."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     there = coverage(names, ArchiveKind.FACTS)
     return range(there.begins or 1, (there.gaps[0].start if there.gaps else there.ends + 1))
 
 
 async def check_streams(data: Path, settings: Settings, say: Say, servers: int = 1) -> None:
-    """`settings`: by which a program comes to its NATS, and its archive.
+    """Check the stored data. `settings`: those of the stack's NATS and archive.
 
-    Raises StoreDamaged, unless facts may lack.
+    Raises StoreDamaged, unless the setting `allow_lost_facts` is on.
     """
     found = await _after_patience(data, settings, servers)
     for flaw in found:
@@ -49,7 +49,7 @@ async def check_streams(data: Path, settings: Settings, say: Say, servers: int =
 
 
 async def _after_patience(data: Path, settings: Settings, servers: int) -> list[Flaw]:
-    """Several servers have to find each other, and to mend what one of them has lost."""
+    """Wait until several servers have connected, and repaired what one of them has lost."""
     until = time.monotonic() + (PATIENCE_S if servers > 1 else 0.0)
     while True:
         found = await _found(data, settings)

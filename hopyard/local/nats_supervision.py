@@ -1,7 +1,7 @@
-"""Keeps a stack's NATS running: restarts it when it ended, and when a full or lost disk is usable again.
+"""Keeps a stack's NATS running: restarts it when it has ended, or a full or lost disk is usable again.
 
-A server of NATS (2.15) whose write has failed answers no publication to that stream again, room or not,
-until it starts anew. Of a disk that is gone it says nothing, as its log is there too: so the disk is asked.
+A server of NATS (2.15) whose write has failed acknowledges nothing for that stream, even if there is room,
+until it is restarted. It cannot report a lost disk, since its log is on it: so the disk is tried.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from shared.runtime.process.nats_servers import NatsServers
 
 LOOK_EVERY_S = 0.5
 LONGEST_S = 2.0
-"""until a server that ended, or did not start, is started again"""
+"""seconds until a server that ended, or did not start, is started again"""
 REASONS_MAX = 20
-"""that are said of servers until they are back"""
+"""reasons that are remembered as reported, at most"""
 
 LEAST_BYTES = 4 * 1024 * 1024
-"""free, for the disk to count as full"""
+"""bytes free, below which the disk counts as full"""
 STORE = "jetstream"
-"""what a server makes in its folder"""
+"""the folder that a server makes in its own"""
 ROOM_BYTES = 16 * 1024 * 1024
-"""free, for a server to begin anew"""
+"""bytes free, from which on a server is restarted"""
 
 NOTHING_NEW = "jobs run on, nothing new is taken"
 OTHERS = "the other servers go on with all"
-"""while they are a majority"""
+"""the effect, while fewer than half of the servers store nothing"""
 ENDED = "{} ended; starting it again in {:g} s"
 FULL = "the disk of {} is full: {} until there is room"
 GONE = "the disk of {} takes nothing ({}): {} until it does"
@@ -51,7 +51,7 @@ async def start_nats(nats: NatsServers, say: Say) -> None:
 
 
 async def _begun(nats: NatsServers, limit_s: float) -> dict[int, Exception]:
-    """Why servers take no clients, by their numbers; what is no fault of the environment is raised."""
+    """Why servers accept no clients, by number; errors not due to the environment are raised."""
     why = await nats.begin(limit_s)
     for error in why.values():
         if not isinstance(error, RuntimeError | OSError | Invalid):
@@ -89,16 +89,16 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
 
 
 class Outage:
-    """What is said while servers do not come back: each reason once."""
+    """Reports why servers do not come back, each reason once."""
 
     def __init__(self, nats: NatsServers, say: Say) -> None:
         self._nats = nats
         self._say = say
         self.said: set[str] = set()
-        """without numbers, which tell one try from another"""
+        """the reasons so far, without numbers, which differ from try to try"""
 
     def say_of(self, why: Mapping[int, Exception]) -> None:
-        """`why` servers take no clients, by their numbers; empty: all do."""
+        """`why`: why servers accept no clients, by their numbers; empty: all accept them."""
         if not why and self.said:
             self._say(THERE)
             self.said.clear()
@@ -118,13 +118,13 @@ class Outage:
 
 
 def _named(numbers: Collection[int], nats: NatsServers) -> str:
-    """Servers by their numbers, if there are several at all."""
+    """The servers by their numbers; one alone has none."""
     of = len(nats.each)
     return "nats-server" if of == 1 else f"nats-server {', '.join(map(str, numbers))} of {of}"
 
 
 def _effect(lost: int, nats: NatsServers) -> str:
-    """Of as many servers that take nothing."""
+    """What it means if so many servers store nothing."""
     return OTHERS if 2 * lost < len(nats.each) else NOTHING_NEW
 
 
@@ -134,17 +134,17 @@ class NatsDisk:
         self._full = False
         self._gone = False
         self._was_gone = False
-        """since the servers began"""
+        """seconds since the servers were started"""
         self._lacking: set[NatsServer] = set()
-        """the servers whose disks were gone at the last look"""
+        """numbers of the servers whose disks were gone at the last look"""
 
     @property
     def unfit(self) -> bool:
-        """Whether no server could begin on it when it was last asked."""
+        """Whether the disk was unusable for a server when it was last tried."""
         return self._gone or self._full
 
     def to_begin_anew(self, say: Say) -> bool:
-        """Whether to restart a server that stores nothing although it could. Says once that it cannot."""
+        """Whether to restart a server that stores nothing although it could. Reports once if it cannot."""
         free = self._free(say)
         if not free:
             return False
@@ -160,11 +160,11 @@ class NatsDisk:
         return True
 
     def _free(self, say: Say) -> dict[NatsServer, int]:
-        """Bytes of each; empty while a disk is gone below a server that is looked at.
+        """Free bytes of each server's disk; empty while a disk is gone below a server that is watched.
 
-        A server whose disk is gone is killed: once the disk is back it would write there what belongs to the
-        lost one. One of three may come back without its disk, since the two others hold all. Two may not:
-        they would be most of three, and agree that there is nothing.
+        A server whose disk is gone is killed: once the disk is back it would overwrite what is there. One of
+        three may come back with an empty disk, since the two others have everything. Two may not: they would
+        be a majority, and agree that there is nothing.
         """
         free: dict[NatsServer, int] = {}
         gone: dict[NatsServer, str | None] = {}

@@ -18,7 +18,7 @@ from shared.runtime import owner_only
 from shared.runtime.bus.accounts import server_accounts
 
 READ_AGAIN_AFTER_S = 1.0
-"""a server connects accounts to each other only when it reads its configuration once more"""
+"""seconds; a server connects accounts to each other only when it reads its configuration a second time"""
 STOP_FIRST = (
     "NATS of this stack has accounts of a version that this one cannot run beside: stop `hopyard up` "
     "(Ctrl-C), and start it again; jobs go on from their checkpoints"
@@ -26,9 +26,9 @@ STOP_FIRST = (
 
 
 def widen_permissions(data: Path, up: int) -> bool:
-    """Whether anything was to be changed. `up`: process id of `hopyard up`.
+    """Returns whether anything had to be changed. `up`: process id of `hopyard up`.
 
-    Raises Failure where the two versions cannot run side by side.
+    Raises Failure if the two versions cannot run side by side.
     """
     files = [file for file in data.glob("nats*/nats-server.conf") if _widened(file, data)]
     for _ in range(2 if files else 0):
@@ -53,7 +53,7 @@ def _widened(file: Path, data: Path) -> bool:
 
 
 def merged(one: Any, other: Any) -> Any:  # noqa: ANN401 - any part of a configuration
-    """What either allows. Of users, those of one name are merged."""
+    """Permissions of both configurations; those of users with one name are merged."""
     if isinstance(one, dict) and isinstance(other, dict):
         shared = {key: merged(one[key], other[key]) for key in one.keys() & other.keys()}
         return {**one, **other, **shared}
@@ -67,6 +67,6 @@ def merged(one: Any, other: Any) -> Any:  # noqa: ANN401 - any part of a configu
 
 
 def _servers(up: int) -> list[int]:
-    """Process ids of the NATS servers that it runs."""
+    """Process ids of the NATS servers that `hopyard up` runs."""
     children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
     return [int(pid) for pid in children if b"nats-server.conf" in Path(f"/proc/{pid}/cmdline").read_bytes()]

@@ -27,7 +27,7 @@ from shared.runtime import owner_only
 
 POSSIBLE = sys.platform == "linux" and hasattr(os, "pidfd_open")
 ROOM = " " * 256
-"""an argument that leaves a command line room for a longer one"""
+"""an argument that reserves room in the command line for a longer one"""
 PR_SET_CHILD_SUBREAPER = 36
 ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
 """fields of `/proc/PID/stat` behind the name, which may hold spaces; the first behind it is the third"""
@@ -44,7 +44,7 @@ Stamps = dict[str, Stamp | None]
 
 class Forks(msgspec.Struct, frozen=True):
     imports: tuple[str, ...]
-    """modules; one that cannot be imported is left to the program that needs it"""
+    """modules to import; one that cannot be is left to the program that needs it"""
     programs: tuple[Program, ...]
 
     def encode(self) -> bytes:
@@ -53,9 +53,9 @@ class Forks(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
-    """Within, orphans among this process's descendants become its children.
+    """In this block, orphans among this process's descendants become its children.
 
-    Only then: an agent's workers may outlive it, and are not this process's to bury.
+    Not longer, since an agent's workers may outlive it and must not be reaped by this process.
     """
     _open(+1)
     try:
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _serve() -> tuple[Program, int] | None:
-    """In each fork its program and the process between; None in this one, at the end."""
+    """Returns in each fork, with its program and the process between; in this one None, at the end."""
     imported: Stamps = {}
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line, type=Forks, dec_hook=_decode)
@@ -106,7 +106,7 @@ def _decode(kind: type[Path], text: str) -> Path:
 
 
 def _import(names: Sequence[str]) -> None:
-    """What is there then stays, in every fork, and is not looked through for garbage again."""
+    """Exclude all present objects from garbage collection, in this process and its forks."""
     gc.disable()
     with unread():
         for name in names:
@@ -117,13 +117,13 @@ def _import(names: Sequence[str]) -> None:
 
 
 def _stamps() -> Stamps:
-    """Of every module's file, and of the folders in which what is installed would appear."""
+    """Signatures of every module's file, and of the folders in which new installations would appear."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())} | {*sys.path}
     return {file: _stamp(file) for file in files if file}
 
 
 def _stamp(file: str) -> Stamp | None:
-    """Another one once the file is another; None: it is gone."""
+    """A signature that changes with the file; None: the file is gone."""
     try:
         found = os.stat(file)  # noqa: PTH116 - hundreds of files, at every start
     except OSError:
@@ -136,7 +136,7 @@ def _threads() -> int:
 
 
 def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
-    """In each fork its program and this process, which ends here: its children are orphans then."""
+    """Returns in each fork; this process ends here, which makes its children orphans."""
     middle = os.getpid()
     with contextlib.suppress(OSError):  # no more of them: the others begin by themselves
         for place, program in enumerate(programs):
@@ -148,7 +148,7 @@ def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
 
 
 def _become(program: Program, parent: int, middle: int) -> None:
-    """What a process that is begun by itself is from the start."""
+    """Make a fork what a separately started process is from its start."""
     os.setsid()
     if program.umask >= 0:
         os.umask(program.umask)
@@ -167,7 +167,7 @@ def _become(program: Program, parent: int, middle: int) -> None:
 
 
 def _show(words: Sequence[str]) -> None:
-    """Write over this process's command line, as others see it."""
+    """Overwrite this process's command line, as other processes see it."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = (int(fields[field]) for field in (ARGUMENTS_BEGIN, ARGUMENTS_END))
     line = "\0".join(words).encode()[: end - begin - 1]

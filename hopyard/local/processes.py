@@ -1,4 +1,4 @@
-"""Child processes: start in a group of their own, keep alive within bounds, stop for certain."""
+"""Child processes: each in a group of its own, restarted a limited number of times, and stopped surely."""
 
 import asyncio
 import contextlib
@@ -18,15 +18,15 @@ from shared.runtime import owner_only
 from shared.runtime.damage import EXIT_CODE
 
 Say = Callable[[str], None]
-"""where a line about what happens goes"""
+"""prints a line about what happens"""
 
 LOG_ROTATE_BYTES = 16 * 1024 * 1024
 LOG_TAIL_LINES = 12
 LINE_CHARS = 300
 FORK_AGAIN_LIMIT_S = 10.0
-"""then a program is started again without the template, which may be stuck"""
+"""seconds after which a program is restarted without the template, which may be stuck"""
 KILL_LIMIT_S = 5.0
-"""for a process that was killed to be gone; one that waits for a disk stays until the disk answers"""
+"""seconds for a killed process to be gone; one that waits for a disk stays until the disk answers"""
 
 
 class Restarts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True):
     most: int
     within_s: float = 60.0
     backoff_s: float = 0.5
-    """before the first restart; doubles with every further one"""
+    """seconds before the first restart; doubled with every further one"""
 
 
 class Allowance:
@@ -64,7 +64,7 @@ class RunningProgram:
         self.process = process
         self.restarts = 0
         self.last_error = ""
-        """how it ended last, and its last word"""
+        """how it last ended, and the last line of its log"""
 
 
 async def start(program: Program) -> RunningProgram:
@@ -78,9 +78,9 @@ async def start_all(
     running: list[RunningProgram],
     fork_limit_s: float = LIMIT_S,
 ) -> None:
-    """Start them, forked from `template` where it does so in time, and add them to `running`.
+    """Start the programs, as forks of `template` if that is in time, and add them to `running`.
 
-    If this is cancelled, those that had been started are there, and no more are started.
+    If this is cancelled, `running` has those that were started, and no more are started.
     """
     for program in programs:
         _make_log(program)
@@ -95,7 +95,7 @@ async def start_all(
 
 
 async def _start_again(running: RunningProgram, template: Template) -> str:
-    """Why it does not start, as where the machine has no memory for a process; empty: it does."""
+    """Why the program cannot start, for instance for want of memory; empty: it has."""
     again: list[RunningProgram] = []
     try:
         await start_all([running.program], template, again, FORK_AGAIN_LIMIT_S)
@@ -135,7 +135,7 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
 
 
 async def stop(all_running: Iterable[RunningProgram], limit_s: float) -> None:
-    """SIGTERM to each; after `limit_s`, or once it has ended, SIGKILL to what is left of its group."""
+    """Send SIGTERM to each; after `limit_s`, or once it has ended, SIGKILL to what is left of its group."""
     processes = [running.process for running in all_running]
     for process in processes:
         if process.returncode is None:
@@ -176,7 +176,7 @@ def _make_log(program: Program) -> None:
 
 
 def _rotate(log: Path) -> None:
-    """One older log is kept, so that a stack that runs for months fills no disk with restarts."""
+    """Rename the log; one older log is kept, so that restarts over months do not fill the disk."""
     if log.exists() and log.stat().st_size > LOG_ROTATE_BYTES:
         log.replace(log.with_suffix(".log.1"))
 
@@ -186,7 +186,7 @@ def _last_words(program: Program, code: int) -> str:
 
 
 def _last_error(program: Program, code: int) -> str:
-    """The end, and the last line of the log that is no part of a traceback's frames."""
+    """How it ended, and the last line of the log outside of a traceback's frames."""
     lines = [
         line for line in _tail(program) if line.strip() and not line.startswith((" ", "\t")) and code > 0
     ]

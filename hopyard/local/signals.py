@@ -28,13 +28,13 @@ async def _until_stopped(main: Coroutine[Any, Any, T]) -> T | None:
 
 
 def _cancel_once(task: asyncio.Future[Any]) -> None:
-    """A second Ctrl-C does not interrupt the clean-up: that has a limit of its own."""
+    """Ignore further signals during the clean-up, which has a limit of its own."""
     if isinstance(task, asyncio.Task) and not task.cancelling():
         task.cancel()
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> bool:
-    """Do it to its end also where this is cancelled meanwhile, however often; whether it was."""
+    """Complete `work` even if this is cancelled meanwhile; returns whether it was."""
     task, cancelled = asyncio.create_task(work), False
     while not task.done():
         try:

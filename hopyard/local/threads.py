@@ -1,4 +1,4 @@
-"""How many threads the libraries of a process may begin."""
+"""How many threads numerical libraries may start."""
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """in the environment, unless it says otherwise: arrays are too small here for more, the last digits of a sum

@@ -12,7 +12,7 @@ from hopyard.failures import Failure, Invalid
 
 LOOK = "import sys, torch; print(*sys.version_info[:2], torch.__version__)"
 LOOK_LIMIT_S = 120.0
-"""the first import of torch on a machine can take long"""
+"""seconds; the first import of torch on a machine can take long"""
 LEAST_PYTHON = (3, 9)
 LEAST_TORCH = (1, 13)
 HOW_TO_INSTALL = (
@@ -23,11 +23,11 @@ HOW_TO_INSTALL = (
 class TorchInterpreter(msgspec.Struct, frozen=True):
     python: Path
     torch: str
-    """its version"""
+    """version of torch"""
 
 
 def torch_python(named: Path | None, environ: Mapping[str, str] = os.environ) -> TorchInterpreter:
-    """`named`, and no other; else the first of those around that has torch. Raises Failure."""
+    """The named interpreter; without a name the first candidate that has torch. Raises Failure."""
     if named is not None:
         return _checked(_whole(named))
     for python in dict.fromkeys(_around(environ)):
@@ -39,7 +39,7 @@ def torch_python(named: Path | None, environ: Mapping[str, str] = os.environ) ->
 
 
 def _whole(named: Path) -> Path:
-    """Not resolved: what makes an environment of an interpreter is where its link stands."""
+    """The path as it is, links not followed: an environment is recognised by the place of the link."""
     path = named.expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
         raise Invalid(f"--python {named}: is no interpreter")
@@ -47,7 +47,7 @@ def _whole(named: Path) -> Path:
 
 
 def _around(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Of the environment that is active, the one that runs this, and all on the path."""
+    """Interpreters: of the active environment, the one that runs hopyard, and all on the path."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             yield Path(environ[name], "bin", "python")

@@ -1,4 +1,4 @@
-"""Things listed one a line, in columns that suit the width: some are dropped, some cut, an id never is."""
+"""Lists, one thing a line, in columns that fit the width: some are left out or cut, ids never."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -13,7 +13,7 @@ from hopyard.show.units import legible
 GAP = "  "
 T = TypeVar("T")
 Shown = str | Text | tuple[str, ...]
-"""a tuple: parts, of which a narrow column shows the first and says how many it leaves out"""
+"""a cell; a tuple has parts, of which a narrow column shows the first and counts the others"""
 
 
 class Column(msgspec.Struct, Generic[T], frozen=True):
@@ -21,11 +21,11 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     cell: Callable[[T], Shown]
     right: bool = False
     spare: int = 0
-    """the column of the highest number goes first where all do not fit; 0 stays"""
+    """columns with the highest number are left out first; 0: never"""
     cut: int = 0
-    """it may be cut down to so many cells; 0: never"""
+    """smallest width to which it may be cut; 0: it may not"""
     parts: str = "more"
-    """what its parts are called, where there is room for none"""
+    """the word for its parts, if there is room for none"""
 
 
 class Listing(Generic[T]):
@@ -35,7 +35,7 @@ class Listing(Generic[T]):
         self._columns = columns
         self._cells = [[column.cell(row) for row in rows] for column in columns]
         self._whole = whole
-        """every column as wide as it is"""
+        """all columns in full width"""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         yield from self.lines(options.max_width)
@@ -60,7 +60,7 @@ class Listing(Generic[T]):
         return line
 
     def _shown(self, width: int) -> list[tuple[int, int]]:
-        """Which columns, and how wide each."""
+        """The columns that fit, with their widths."""
         wanted = {index: self._natural(index) for index in range(len(self._columns))}
         if self._whole:
             return list(wanted.items())
@@ -106,7 +106,7 @@ def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
 
 
 def _as_many(parts: tuple[str, ...], wide: int | None) -> str:
-    """Whole parts, as many as there is room for, and how many are left out."""
+    """As many whole parts as fit, and the number of the others."""
     if wide is None or cell_len(" ".join(parts)) <= wide:
         return " ".join(parts)
     texts = (" ".join([*parts[:count], f"+{len(parts) - count}"]) for count in range(len(parts) - 1, 0, -1))

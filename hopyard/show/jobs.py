@@ -18,7 +18,7 @@ from shared.domain import gangs
 from shared.domain.states import JobState
 
 SHELL = ("sh", "-c")
-"""before a command that is a line"""
+"""shown before a command line for the shell"""
 DEFAULT = ("job", "state", "gpus", "done", "started", "ended", "waited", "note")
 
 
@@ -87,7 +87,7 @@ def exit_text(exit_code: int | None, signal_number: int | None) -> str:
 
 
 def _restarts(job: JobView) -> str:
-    """How many, and what they were for where no plan made them."""
+    """The number of restarts, and the causes of those that no plan made."""
     retries = job.spec.retries
     allowed = f", {retries} {'retry' if retries == 1 else 'retries'} allowed"
     parts = (
@@ -153,12 +153,12 @@ def _unmeasured(job: JobView) -> str:
 
 
 def _done(job: JobView) -> str:
-    """Its last update may take it a little beyond its end."""
+    """The share done; the last update may exceed a job's samples a little."""
     return share(min(job.samples_done / job.spec.samples, 1.0))
 
 
 def _gpus(job: JobView) -> str:
-    """Those it has; of a job that waits, those it may have."""
+    """GPUs that it has; of a waiting job, those that it may have."""
     if job.ended_at is not None:
         return ""
     return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"

@@ -35,7 +35,7 @@ def _heard(view: NodeView) -> str:
 
 
 def _note(view: NodeView) -> str:
-    """Why it is not in use as a whole, or until when; a broken GPU for which it drains is named once."""
+    """Why not all of it is in use, or until when; a broken GPU for which it drains is named once."""
     others = {index: why for index, why in view.withheld.items() if why not in view.reason}
     goes = f"goes away in {brief(view.left_s)}" if view.left_s and view.state != "lost" else ""
     return "; ".join(part for part in (in_a_line(view.reason), withheld(others), goes) if part)

@@ -32,7 +32,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float
     """real seconds since the first job could come"""
     left_s: float | None = None
-    """real seconds until the end, as far as one can say"""
+    """estimated real seconds until the end"""
 
 
 Show = Callable[[RunStatus], None]

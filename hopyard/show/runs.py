@@ -16,11 +16,11 @@ ENDS = {
     PreemptReason.INTERRUPTED: "interrupted",
     PreemptReason.FAILED: "failed",
 }
-"""in a word or two; why is said elsewhere"""
+"""how a run ended, in a word or two"""
 
 
 def runs_listing(runs: Sequence[RunView], times: Times) -> Listing[RunView]:
-    """Oldest first."""
+    """A table of the runs, oldest first."""
     columns = (
         Column[RunView]("began", lambda run: times.short(run.started_at)),
         Column[RunView]("ran", lambda run: _ran(run, times), right=True, spare=3),

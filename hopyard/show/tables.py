@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from services.planner.policies.options import DescribedOption
 
 SHOWN_WITH_PLANS = ("decision_", "gap_")
-"""metrics that the figures of the plans repeat"""
+"""metrics that the plans' figures show already"""
 
 STATE_STYLES = {
     "running": "green",
@@ -75,7 +75,7 @@ def scenarios_table(found: Iterable[ScenarioFile]) -> Table:
 
 
 def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
-    """The checks: what was checked, whether it is well, and what was seen."""
+    """The checks: what was checked, whether it is well, and what was found."""
     table = _table("check", "", "seen")
     for what, ok, detail in checks:
         _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), Text(detail))
@@ -83,7 +83,7 @@ def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
 
 
 def settings_table(settings: Iterable[SettingView]) -> Table:
-    """Each with its value and what it means; where somebody set it, who did, and what it is otherwise."""
+    """Each setting with its value and meaning; if somebody set it, also who did, and its default."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -131,7 +131,7 @@ def service_text(service: ServiceView) -> str:
 
 
 def did_text(service: ServiceView) -> str:
-    """What a service that leads did last, and when; empty: one that follows does nothing."""
+    """What a leading service did last, and when; empty for one that follows."""
     if not service.leads or service.state is not ServiceState.UP:
         return ""
     name = instance_name(service.name, service.instance)
@@ -170,7 +170,7 @@ def _services(services: Iterable[ServiceView]) -> str:
 
 
 def status_table(status: StatusView, times: Times) -> Table:
-    """At a glance, and every metric that has a value by now."""
+    """The cluster at a glance, and every metric that has a value."""
     metrics = {_label(name): _measured(name, value) for name, value in status.metrics.items()}
     facts = {"time": times.date(status.at)} | status_facts(status)
     if status.plan is not None:
@@ -179,7 +179,7 @@ def status_table(status: StatusView, times: Times) -> Table:
 
 
 def _measured(name: str, value: float | None) -> str:
-    """Of a running stack: decisions take cluster time, which is not what a clock on the wall shows."""
+    """The metrics of a running stack; decision times are marked as cluster time."""
     shown = measure(name, value)
     return f"{shown} of cluster time" if shown and name.startswith("decision_s") else shown
 
@@ -216,9 +216,9 @@ def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
 def figures_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: bool = False
 ) -> Listing[Sequence[str]]:
-    """Any columns, those of numbers with a > before their name.
+    """A table of any columns; names of numeric ones begin with >.
 
-    `spare`: where all do not fit, the last numbers are left out.
+    `spare`: if not all fit, the last numbers are left out.
     """
     shown = [_figures(index, name, spare=spare) for index, name in enumerate(columns)]
     return Listing(shown, list(rows))

@@ -10,13 +10,13 @@ from hopyard.show.units import duration
 
 REWRITE_EVERY_S = 0.1
 LINE_EVERY_S = 10.0
-"""where lines stay: the first after so long, too, so that short work says nothing"""
+"""seconds between two lines that stay, and before the first, so that short work prints none"""
 SURE_FROM = 0.01
-"""share of the work from which on the time left is said"""
+"""share of the work from which on the time left is shown"""
 WORTH_SAYING_S = 1.0
 ERASE = "\r\x1b[K"
 WIDTH = 80
-"""columns of a terminal that does not say"""
+"""columns of a terminal of unknown width"""
 
 
 class Ticker:
@@ -29,7 +29,7 @@ class Ticker:
         self._last = self._began - (REWRITE_EVERY_S if self._rewrites else 0.0)
         self._shown = False
         self._past = deque([(self._began, 0.0)])
-        """times and shares, the oldest of about half the time ago"""
+        """times and shares of the later half of the time so far"""
 
     def show(self, text: str, share: float) -> None:
         """How far the work is: in words, and as a share of all of it."""
@@ -58,7 +58,7 @@ class Ticker:
             self._shown = False
 
     def _left(self, share: float, now: float) -> str:
-        """By the pace of the later half of the time: work seldom ends as fast as it begins."""
+        """Seconds left, by the pace of the later half of the time, since work often gets slower."""
         self._past.append((now, share))
         while len(self._past) > 1 and self._past[1][0] <= (self._began + now) / 2:
             self._past.popleft()

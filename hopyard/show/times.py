@@ -14,11 +14,11 @@ from shared.domain.quantities import seconds_in
 
 UNIX = ClockView(now=0.0, origin=0.0, speed=1.0)
 IN_UNIX_TIME = frozenset({"services"})
-"""members of answers whose moments are Unix seconds, at any speed of the cluster"""
+"""members of answers whose times are Unix seconds, at any speed of the cluster"""
 
 
 class Times:
-    """Reads moments of one cluster. Without a clock nobody knows when they were, nor how long ago."""
+    """Shows times of one cluster. Without its clock neither dates nor ages are known."""
 
     def __init__(self, clock: ClockView | None) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class Times:
 
     @property
     def now(self) -> float | None:
-        """Cluster time, as the clock said."""
+        """The cluster time at the clock's answer."""
         return None if self._clock is None else self._clock.now
 
     def moment(self, at: float | None) -> str:
@@ -43,13 +43,13 @@ class Times:
         return self._local(at).strftime("%Y-%m-%d %H:%M:%S %Z") if self.by_calendar else clock(at)
 
     def column(self, at: float) -> str:
-        """For a line a moment: of one width, and none of how long ago."""
+        """A time of fixed width, without how long ago, for lists."""
         if self.by_calendar:
             return self._local(at).strftime("%Y-%m-%d %H:%M:%S%z")
         return f"{clock(at):>12}"
 
     def instant(self, text: str) -> float | None:
-        """The cluster time of so long ago (30m, 2h) or of a date; None: it is neither, or nobody knows."""
+        """The cluster time of so long ago (30m, 2h) or of a date; None if it is neither, or unknown."""
         ago_s = seconds_in(text)
         if self._clock is None:
             return None

@@ -9,7 +9,7 @@ MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
 WHOLE_ABOVE = 100
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
-"""of a unit, before `brief` takes the next"""
+"""numbers up to this, before `brief` takes the next unit"""
 
 
 def duration(seconds: float | None) -> str:
@@ -34,7 +34,7 @@ def _long(seconds: int) -> str:
 
 
 def withheld(gpus: Mapping[int, str]) -> str:
-    """GPUs that no job gets, and why: those for one reason together."""
+    """GPUs that no job gets, by reason."""
     reasons: dict[str, list[str]] = {}
     for index in sorted(gpus):
         reasons.setdefault(gpus[index], []).append(str(index))
@@ -44,7 +44,7 @@ def withheld(gpus: Mapping[int, str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """Whole above a hundred, three digits below."""
+    """A number: whole from a hundred on, three digits below."""
     if value is None or not math.isfinite(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= WHOLE_ABOVE else f"{value:.3g}"
@@ -95,7 +95,7 @@ def legible(text: str) -> str:
 
 
 def in_a_line(text: str) -> str:
-    """Its first line, and the last where that says more: what went wrong stands at the end of a log."""
+    """The first line of a text, and the last if that says more, as the error at the end of a log does."""
     lines = [line.strip() for line in legible(text).split("\n") if line.strip()]
     more = lines[-1:] if len(lines) > 1 and lines[-1] not in lines[0] else []
     return " … ".join([*lines[:1], *more])
