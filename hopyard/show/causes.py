@@ -36,11 +36,14 @@ def _for_whom(cause: Cause) -> str:
         return f"for {names}" + (f" and {cause.others} more" if cause.others else "")
     if cause.node is not None:
         return f"since {cause.node} drains"
-    return "for a place that is worth more" if cause.moved else "and nobody took its place"
+    return "for a place that is worth more" if cause.moved else "and no job took its place"
 
 
 def _worth(cause: Cause) -> str:
-    """Its beneficiaries' figures against its own, or its own new one: gains, where the job has one."""
+    """The figures of the jobs it made room for, against its own; or its own at the new place.
+
+    Gains if the job has one, else priorities.
+    """
     own, measures = cause.standing, cause.measures
     by_gain = bool(measures.gain) and (own is None or own.gain is not None)
     measure = short(measures.gain if by_gain else measures.priority)

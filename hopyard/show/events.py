@@ -17,11 +17,11 @@ STOPPED = {
     facts.PreemptReason.FAILED: "failed, to be tried again,",
     facts.PreemptReason.MERGE: "merged",
 }
-"""of reasons other than that a plan wants the GPUs"""
+"""by reason, other than a plan that wants the GPUs"""
 SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED, facts.Outcome.QUOTA})
-"""outcomes that say how far a worker came"""
+"""outcomes after which the samples of a worker count"""
 NAMED_AT_MOST = 3
-"""measurements of a round that are named"""
+"""measurements of a round; more are only counted"""
 WHO_WIDTH = 22
 
 
@@ -119,8 +119,8 @@ def _measured(fact: facts.ProfileMeasured) -> str:
 
 
 def _unmeasured(fact: facts.ProfileFailed) -> str:
-    end = "for good" if fact.final else "and elsewhere next" if fact.absent else "and again in the next round"
-    return f"not measured on {fact.gpu_type} ({fact.node_id}), {end}: {in_a_line(fact.reason)}"
+    then = "given up" if fact.final else "next on another node" if fact.absent else "again next round"
+    return f"not measured on {fact.gpu_type} ({fact.node_id}), {then}: {in_a_line(fact.reason)}"
 
 
 def _plan(fact: facts.PlanPublished) -> str:
@@ -130,7 +130,7 @@ def _plan(fact: facts.PlanPublished) -> str:
     )
     gap = f", gap {share(fact.gap)}" if fact.gap else ""
     notes = "".join(f"; {note}" for note in fact.notes)
-    horizon = "" if fact.horizon_s is None else f"; no plan ends all in under {duration(fact.horizon_s)}"
+    horizon = "" if fact.horizon_s is None else f"; no plan ends all jobs within {duration(fact.horizon_s)}"
     return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){horizon}{notes}"
 
 
@@ -150,7 +150,7 @@ def _joined(fact: facts.NodeJoined) -> str:
 
 
 def _withheld(fact: facts.GpusWithheld) -> str:
-    return withheld(fact.gpus) if fact.gpus else "has all its GPUs for jobs again"
+    return withheld(fact.gpus) if fact.gpus else "no GPU is withheld any more"
 
 
 def _start_ordered(fact: facts.StartOrdered) -> str:
@@ -164,7 +164,7 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
 def _stopped(fact: facts.WorkerStopped) -> str:
     at = f" at {number(fact.samples_done)} samples" if fact.leads and fact.outcome in SAVED else ""
     how = exit_text(fact.exit_code, fact.signal)
-    return f"gone from {fact.node_id}, {fact.outcome}{at}{f' ({how})' if how else ''}{_colon(fact.reason)}"
+    return f"ended on {fact.node_id}, {fact.outcome}{at}{f' ({how})' if how else ''}{_colon(fact.reason)}"
 
 
 def _colon(reason: str) -> str:
@@ -179,8 +179,8 @@ def _up(fact: facts.WorkerStarted) -> str:
 
 def _formed(fact: facts.GangFormed) -> str:
     if fact.meeting:
-        return f"its gang is whole, ordered to train on {fact.node_id}, to meet at {fact.meeting}"
-    return f"its gang is whole, ordered to train under the lead of {fact.node_id}"
+        return f"all its workers are up; ordered to train on {fact.node_id}, to meet at {fact.meeting}"
+    return f"all its workers are up; ordered to train, led by {fact.node_id}"
 
 
 WORDS: Mapping[type[Event], Callable[[Any], str]] = {
@@ -194,7 +194,7 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.JobFailed: lambda fact: f"failed: {in_a_line(fact.reason)}",
     facts.JobCancelled: lambda _: "cancelled",
     facts.ProfilingPlanned: _round,
-    facts.ProfilingAdded: lambda fact: f"measurements besides: {_runs(fact.runs)}",
+    facts.ProfilingAdded: lambda fact: f"more measurements: {_runs(fact.runs)}",
     facts.ProfileMeasured: _measured,
     facts.ProfileFailed: _unmeasured,
     facts.PlanPublished: _plan,
@@ -215,4 +215,4 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.WorkerStopped: _stopped,
     facts.ServiceLed: lambda fact: f"leads, by token {fact.token}",
 }
-"""what happened, a few words a kind of fact"""
+"""what happened, in a few words, by kind of fact"""

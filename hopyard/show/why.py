@@ -20,25 +20,25 @@ STAGES = {
     Stage.QUEUE: "in the order of its queue",
 }
 LEAST_GAP = 0.0005
-"""that is worth saying"""
+"""a smaller gap is not mentioned"""
 OPENINGS = {
     "no-nodes": "It waits for a node",
     "starting": "It starts",
-    "refused": "Its last placement did not hold",
+    "refused": "Its last placement could not start",
     Waiting.PROFILING: "It waits to be measured",
     Waiting.NO_ESTIMATE: "It waits for an estimate",
     Waiting.NOT_PLANNED: "It waits for a plan",
-    Waiting.OUTSIDE_WINDOW: "It is too far back in the queue: plans look at the jobs at its head whose least "
-    "demands fill the GPUs",
+    Waiting.OUTSIDE_WINDOW: "It is too far back in the queue: plans consider only as many jobs from its head "
+    "as fill the GPUs with their smallest demands",
     Waiting.NO_CONFIGURATION: "No nodes that it may use have room for it",
-    Waiting.OUTWEIGHED: "It could run, and others come first",
+    Waiting.OUTWEIGHED: "It could run; other jobs come first",
 }
 """by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
-"""ends that were not ordered, and not of a lost node"""
-KEPT = ", until the next round at least, since plans within a round preemption nobody"
+"""ends that neither a plan nor a lost node caused"""
+KEPT = ", at least until the next round (plans within a round preempt no job)"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
-"""reasons for which it matters who holds the GPUs"""
+"""reasons for which the holders of the GPUs are listed"""
 
 
 def preemptions_text(preemptions: Sequence[PreemptionView], moment: Moment) -> str:
@@ -52,7 +52,7 @@ def preemptions_text(preemptions: Sequence[PreemptionView], moment: Moment) -> s
 
 
 def why_text(why: WhyView, moment: Moment) -> str:
-    """A paragraph a thought, the reason first."""
+    """Sentences, a line each, the reason first."""
     return legible("\n".join(_sentences(why, moment)))
 
 
@@ -93,7 +93,7 @@ def _opening(why: WhyView) -> str:
 
 
 def _colon(why: WhyView) -> str:
-    """What the reason adds, unless it only says the state again."""
+    """The details of the reason, unless they only repeat the state."""
     return f": {why.detail}" if why.detail and why.detail != f"it is {why.state}" else ""
 
 
@@ -115,17 +115,17 @@ def _queue(why: WhyView) -> str:
 
 def _holders(why: WhyView, moment: Moment) -> str:
     if not why.holders:
-        return "Nobody holds what it could use." if why.plan is not None and why.plan.idle_gpus else ""
+        return "No job holds GPUs that it could use." if why.plan is not None and why.plan.idle_gpus else ""
     measures = why.plan.measures if why.plan else Measures()
     first = why.plan is not None and why.plan.kind is PlanKind.FIRST
     decided_at = why.plan.at if why.plan else 0.0
     lines = [f"  {_holder(one, measures, decided_at, moment)}" for one in why.holders]
     kept = "" if first else KEPT
-    return "\n".join([f"What it could use is held by{kept}:", *lines])
+    return "\n".join([f"Other jobs hold the GPUs that it could use{kept}:", *lines])
 
 
 def _holder(one: HolderView, measures: Measures, decided_at: float, moment: Moment) -> str:
-    """GPUs, since when, and what put it first: its figures, else that it ran, or when it came."""
+    """Its GPUs, since when it has them, and why it came first: figures, that it ran, or its submission."""
     since = f"since {moment(one.started_at)}" if one.started_at is not None else "about to start"
     ran = one.started_at is not None and one.started_at <= decided_at
     first = "it ran already" if ran else f"submitted {moment(one.submitted_at)}"

@@ -37,7 +37,7 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
 
 
 def test_a_plan_says_before_when_no_plan_ends_all_jobs_if_it_knows() -> None:
-    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all in under 1m 30s")
+    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all jobs within 1m 30s")
     assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(optimal); late")
 
 
@@ -45,9 +45,7 @@ def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:
     gpus = {3: "in use by process 7", 0: "lost", 1: "lost"}
     kept = GpusWithheld(at=1.0, node_id=NodeId("n-1"), gpus=gpus)
     assert fact_line(kept, UNKNOWN).endswith("GPU 0,1 withheld: lost; GPU 3 withheld: in use by process 7")
-    assert fact_line(msgspec.structs.replace(kept, gpus={}), UNKNOWN).endswith(
-        "has all its GPUs for jobs again"
-    )
+    assert fact_line(msgspec.structs.replace(kept, gpus={}), UNKNOWN).endswith("no GPU is withheld any more")
 
 
 def cause(**fields: object) -> Cause:

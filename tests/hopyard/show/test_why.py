@@ -3,7 +3,7 @@
 import msgspec
 
 from hopyard.show.times import Times
-from hopyard.show.why import preemptions_text, why_text
+from hopyard.show.why import KEPT, preemptions_text, why_text
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
@@ -61,9 +61,9 @@ def said(why: WhyView) -> list[str]:
 
 def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan() -> None:
     assert said(WAITS) == [
-        "job-2 is queued and does not run. It could run, and others come first, since 00:12:00.0 (5s ago).",
+        "job-2 is queued and does not run. It could run; other jobs come first, since 00:12:00.0 (5s ago).",
         f"It is number 3 of 7 that wait, in the queue by latency ratio; its own: {OWN}.",
-        "What it could use is held by:",
+        "Other jobs hold the GPUs that it could use:",
         "  job-1, 4 GPUs, since 00:05:00.0 (7m 05s ago); latency ratio 2, gain 4.5",
         f"Decided in plan-3, a first plan of round 2 by hops, {SOLVED}; 00:12:00.0 (5s ago).",
         "(Latency ratio is waiting over running; gain is weight × speed.)",
@@ -83,7 +83,7 @@ def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
         msgspec.structs.replace(WAITS, plan=plan, holders=holders, standing=None, queue_length=1, position=1)
     )
     assert text[1] == "It is the only one that waits, in the queue."
-    assert text[2].startswith("What it could use is held by, until the next round at least")
+    assert text[2].startswith(f"Other jobs hold the GPUs that it could use{KEPT}:")
     assert text[3].endswith("since 00:05:00.0 (7m 05s ago); it ran already")
     assert "by fifo, in the order of its queue" in text[4]
     late = tuple(msgspec.structs.replace(one, started_at=None) for one in holders)
@@ -119,7 +119,7 @@ def test_an_ended_job_says_how_it_ended() -> None:
 
 def test_an_answer_of_an_earlier_version_is_said_as_far_as_it_goes() -> None:
     old = WhyView(job_id=JobId("j"), state="queued", reason="outweighed", detail="others")
-    assert said(old)[0] == "j is queued and does not run. It could run, and others come first: others."
+    assert said(old)[0] == "j is queued and does not run. It could run; other jobs come first: others."
 
 
 def test_moves_are_a_line_each() -> None:

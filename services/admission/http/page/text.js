@@ -108,8 +108,8 @@ const REASONS = {
   "no-estimate": "waits for an estimate",
   "outside-window": "too far back in the queue",
   "no-configuration": "no room on nodes it may use",
-  outweighed: "others come first",
-  refused: "its last placement did not hold",
+  outweighed: "other jobs come first",
+  refused: "its last placement could not start",
   starting: "starts",
   "no-nodes": "waits for a node",
 };
