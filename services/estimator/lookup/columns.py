@@ -31,11 +31,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     node: Whole
     gpus: Whole
     samples: Whole = NO_WHOLE
-    """of an iteration, by cell; 0 in all cells of a row: a batch on every GPU. Empty: so in every row"""
+    """samples of an iteration, by cell; 0 in all cells of a row: each GPU takes a batch. Empty: 0 in all
+    rows"""
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
-    """One row a configuration."""
+    """Estimates, one row a configuration."""
 
     throughput: Column
     """samples/s of the whole configuration; NaN where nothing is known"""
@@ -60,7 +61,7 @@ def wanted(
 
 
 def of_gang(fingerprint: Fingerprint, nodes: Sequence[Node], gang: Gang, batch_size: int) -> Wanted:
-    """One gang of a workload; `nodes`: of its members, in their order."""
+    """The question about one gang of a workload. `nodes`: of the gang's members, in order."""
     unlike = not gangs.paced(gang)
     return Wanted(
         fingerprints=(fingerprint,),

@@ -1,13 +1,12 @@
-"""Evidence of servers of one model together: that of a GPU type, apart from unlike hosts. Pure.
+"""Pools the evidence of all servers of one model, where a GPU type stands in servers of several. Pure.
 
-A GPU type may stand in servers of unlike models, and what reads or launches much then runs at unlike speeds
-on one type. So there the type layer asks what servers of the node's own model showed, all of them together:
+A job that reads or launches much runs at unlike speeds in servers of unlike models, whatever the GPU type. So
+for such a type the type layer answers with what all servers of the node's own model showed together:
 
     mean = Σ seconds · mean of a server / Σ seconds
 
-The servers are those of the question, which is about all of a cluster. Types with one model of server have no
-hosts to tell apart, and are not looked at. What the other models showed is for theory's factor to tell
-(`residuals`).
+The servers are the nodes of the question, which holds all of a cluster. Types with one model of server need
+no pooling. What other models showed enters theory's factor instead (`residuals`).
 """
 
 from collections.abc import Sequence
@@ -22,15 +21,15 @@ from services.estimator.store.contract import Evidence
 from services.estimator.store.table import Whole
 
 HostModel = tuple[GpuType, str]
-"""a GPU type, and a model of server that it stands in; an empty name: whichever it is"""
+"""a GPU type and a model of server that it stands in; an empty name: any model"""
 
 
 CLUSTERS_KEPT = 16
-"""sets of nodes that were asked about last: what follows from the nodes alone is kept for each"""
+"""sets of nodes, those asked about last, for which what follows from the nodes alone is kept"""
 
 
 class Hosts(msgspec.Struct, frozen=True):
-    """Servers of a model and GPU type, by kind."""
+    """Servers by kind: a kind is a GPU type with a model of server."""
 
     kind: Whole
     """kind of each node; −1: all nodes of its GPU type are alike"""
@@ -57,7 +56,7 @@ def hosts_of(nodes: tuple[Node | None, ...]) -> Hosts:
 
 
 def together(evidence: Evidence, start: Whole) -> Evidence:
-    """Rows of servers as one a group; `start`: where each group begins, none is empty."""
+    """Evidence pooled by group of adjacent rows. `start`: first row of each group, none is empty."""
     seen = evidence.count > 0
     seconds = np.where(seen, evidence.seconds, 0.0)
     first = np.where(seen, seconds * evidence.mean, 0.0)

@@ -17,7 +17,7 @@ Paths = tuple[Path, ...]
 
 
 class _Ideal(msgspec.Struct, frozen=True):
-    """What theory says of one workload on one GPU type."""
+    """Theory's throughputs of one workload on one GPU type."""
 
     theory: int
     """revision of the workload's theory on the type"""
@@ -38,7 +38,7 @@ class Ideals:
         cache: ThroughputCache,
         table: TheoryTable,
     ) -> list[float | None]:
-        """By shape, samples/s per GPU. Raises StoreUnavailable."""
+        """Theory's samples/s per GPU, by shape; None: no answer. Raises StoreUnavailable."""
         if fingerprint not in self._kept and len(self._kept) > WORKLOADS_KEPT:
             self._kept.clear()
         own = self._kept.setdefault(fingerprint, {})

@@ -1,13 +1,14 @@
-"""Top-down through the layers, for many configurations at once (Hops section 3.5). Pure but for the store.
+"""Estimates by layers of evidence, for many configurations (Hops section 3.5). Pure but for the store.
 
 Per node of a configuration: what this server showed, else what its GPU type showed (of a type that stands in
 several models of server, those of this model: `hosts`), else theory. Then
 
     throughput = min over nodes of the per-GPU throughput there · all GPUs
 
-Nodes that are asked theory in the same way, in whatever configuration and for whatever job of a workload,
-are looked up once: a million configurations of a large cluster are some ten thousand such cells.
-Configurations whose nodes take unlike shares of the batch are answered in `shares`, from the same paces.
+A *cell* is a question about one node: workload, node, and the shape of the gang there. Equal cells, in
+whatever configuration and for whatever job of a workload, are answered once: a million configurations of a
+large cluster have some ten thousand. Configurations whose nodes take unlike shares of the batch are answered
+in `shares`, from the paces found here.
 """
 
 from functools import lru_cache
@@ -34,14 +35,14 @@ ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theor
 
 
 class EvidenceThreshold(msgspec.Struct, frozen=True):
-    """Of a layer that answers: either is enough."""
+    """How much evidence a layer needs to answer: so many observations, or so many seconds of running."""
 
     observations: int
     seconds: float
 
 
 class _Cells(msgspec.Struct, frozen=True):
-    """What is asked about nodes, each thing once: a row a cell."""
+    """The distinct cells, a row each."""
 
     workload: Whole
     """number of the fingerprint"""
@@ -49,16 +50,17 @@ class _Cells(msgspec.Struct, frozen=True):
     """index into the wanted nodes"""
     distributed: npt.NDArray[np.bool_]
     nodes: Whole
+    """nodes of the whole configuration"""
     gpus: Whole
-    """N of the whole configuration"""
+    """N, GPUs of the whole configuration"""
     fewest: Whole
     """GPUs of the node that has the fewest"""
     size: Whole
-    """row in the table"""
+    """the store's row for the shape (see `Keys.size`)"""
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """Filled in from the top layer down, one row a cell."""
+    """Answers by cell, filled in from the top layer down."""
 
     mean: Column
     """samples/s per GPU"""
@@ -148,7 +150,7 @@ def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole, law: La
 
 
 def _workloads(wanted: Wanted, fingerprints: list[Fingerprint]) -> Whole:
-    """By row, the code of its fingerprint."""
+    """The number of each row's fingerprint; for an unknown job, one beyond the last."""
     codes = {one: code for code, one in enumerate(fingerprints)}
     unknown = len(fingerprints)
     of_job = np.array([codes.get(one, unknown) for one in wanted.fingerprints], dtype=np.int64)  # type: ignore[arg-type]
@@ -165,7 +167,7 @@ def _nothing(cells: int) -> _Found:
 
 
 def _open(found: _Found, asked: _Asked) -> Whole:
-    """Indices of the cells that no layer has answered and some may."""
+    """Indices of the cells that no layer has answered, of known workloads and nodes."""
     return (np.isnan(found.mean) & asked.known).nonzero()[0]
 
 
@@ -189,7 +191,7 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
 
 
 def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
-    """Each question once, though many servers of a model have it."""
+    """Answer from the pooled evidence of all servers of the node's model, looked up once for all of them."""
     hosts = asked.hosts
     todo = _open(found, asked)
     todo = todo[hosts.kind[cells.node[todo]] >= 0] if hosts.members else todo[:0]
@@ -214,14 +216,14 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
 
 
 def _where_alike(asked: _Asked, cells: _Cells) -> _Asked:
-    """Less nodes of types in unlike servers: theory, where it answers, is nearer than the other models."""
+    """Leave out nodes whose type stands in unlike servers: theory is nearer than what other models showed."""
     if not (asked.hosts.members and asked.theory.law.learns):
         return asked
     return msgspec.structs.replace(asked, known=asked.known & (asked.hosts.kind[cells.node] < 0))
 
 
 def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, threshold: EvidenceThreshold) -> None:
-    """Cells that there is enough evidence of."""
+    """Enter the answers of cells for which there is enough evidence."""
     answered = _suffices(evidence, threshold)
     at = todo[answered]
     found.mean[at] = evidence.mean[answered]
@@ -237,7 +239,7 @@ def _there(nodes: tuple[Node | None, ...]) -> npt.NDArray[np.bool_]:
 
 @lru_cache(2 * CLUSTERS_KEPT)
 def _places(nodes: tuple[Node | None, ...], layer: int) -> tuple[str, ...]:
-    """By node; empty for one that is not known and, in the entity layer, for one without a name."""
+    """The store's place of each node; empty for an unknown node and, in the entity layer, one without id."""
     return tuple([_place(node, layer) for node in nodes])
 
 
@@ -258,9 +260,9 @@ def _suffices(evidence: Evidence, threshold: EvidenceThreshold) -> npt.NDArray[n
 def _from_types(
     found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
 ) -> None:
-    """What is the same on all nodes of a type, or on servers of a model, each thing once.
+    """Answer from the type layer, else from theory; cells equal but for the node are answered once.
 
-    What the type showed, else theory; where the type stands in unlike servers, theory before other models.
+    Where a type stands in unlike servers, theory comes before what the other models of server showed.
     """
     todo = _open(found, asked)
     if not len(todo):
@@ -282,7 +284,7 @@ def _from_types(
 def _from_theory(
     found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
 ) -> None:
-    """No two cells are alike."""
+    """Answer from theory, times the factor that residuals give. `cells`: all distinct."""
     theory = asked.theory
     todo = _open(found, asked)
     workload, kind = cells.workload[todo], theory.kind[cells.node[todo]]
@@ -309,7 +311,7 @@ def _from_theory(
 
 
 def _per_configuration(wanted: Wanted, gpus: Whole, found: _Found, which: Whole) -> Estimated:
-    """The slowest node decides: its throughput, its layer, its evidence. One unknown: nothing is known."""
+    """Each configuration with the answer of its slowest node; unknown if one of its nodes is unknown."""
     slowest = which
     if len(which) > len(gpus):
         pace = np.where(np.isnan(found.mean), -np.inf, found.mean)[which]
@@ -325,7 +327,7 @@ def _per_configuration(wanted: Wanted, gpus: Whole, found: _Found, which: Whole)
 
 
 def _gpus(wanted: Wanted) -> Whole:
-    """Of each configuration, over its nodes."""
+    """GPUs of each configuration, over its nodes."""
     if len(wanted.node) == len(wanted.job):
         return wanted.gpus
     upto = np.concatenate([[0], np.cumsum(wanted.gpus)])

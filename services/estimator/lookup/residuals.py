@@ -1,14 +1,14 @@
-"""What theory does not know, learnt from gangs of other shapes (docs/adr/0027). Pure but for the store.
+"""Factors on theory, learnt from gangs of other shapes (docs/adr/0027). Pure but for the store.
 
-What a type showed with some shape is compared with what theory says of that shape now. With N GPUs:
+What gangs of a shape showed on a GPU type is compared with what theory says of that shape now. With N GPUs:
 
     log(measured / theory) = β_w · x + error,    x = (1, over several nodes, log2 N, type, server)
     β_w ~ N(β, SPREAD²),  β ~ N(0, SPREAD²),  error ~ N(0, ERROR²)
 
-A server has a column where its type stands in several models: what reads much runs at unlike speeds on one
-type. So a workload that has not run yet has what the others have in common, β, one that has run draws away
-from it with every shape, and where nothing was seen the factor exp(β_w · x) is 1. A workload w comes in by
-A = XᵀX / ERROR² and b = Xᵀy / ERROR² alone, and with M = (A + 1 / SPREAD²)⁻¹
+A model of server has a column only where its type stands in several (see `hosts`). A workload that has not
+run yet has β, what the others have in common; one that has run departs from β with every shape that it
+showed; where nothing was observed at all, the factor exp(β_w · x) is 1. Of a workload w only A = XᵀX / ERROR²
+and b = Xᵀy / ERROR² are needed. With M = (A + 1 / SPREAD²)⁻¹
 
     β   = (1 / SPREAD² + Σ (A − A·M·A))⁻¹ · Σ (b − A·M·b)     over the workloads that ran last
     β_w = β + M · (b − A·β)
@@ -35,11 +35,11 @@ from shared.domain.iteration import Column
 SPREAD = 0.05
 """standard deviation of a workload's coefficients from the common ones, and of those from 0"""
 ERROR = 0.04
-"""standard deviation of what one shape showed: servers of a model differ by some per cent for good"""
+"""standard deviation of log(measured / theory) of one shape: servers of a model differ by some per cent"""
 FACTOR_MOST = 3.0
-"""largest factor on what theory says, or 1 / it: nothing beyond is believed"""
+"""largest factor on theory that is believed; the smallest is 1 / FACTOR_MOST"""
 COMMON_WORKLOADS = 64
-"""the common coefficients come from so many workloads, those that ran last"""
+"""workloads, those that ran last, from which the common coefficients come"""
 DIGITS = 9
 """significant digits that come out alike on every machine"""
 SHAPE_COEFFICIENTS = 3
@@ -51,7 +51,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 class GramTerms(msgspec.Struct, frozen=True):
-    """Of one workload: what follows from x alone."""
+    """What follows from x alone, for one workload."""
 
     gram: Matrix
     """A"""
@@ -64,7 +64,7 @@ class GramTerms(msgspec.Struct, frozen=True):
 
 
 class SufficientStatistics(msgspec.Struct, frozen=True):
-    """Of what one workload's gangs showed."""
+    """What one workload's gangs showed, as far as the coefficients depend on it."""
 
     terms: GramTerms
     moments: Column
@@ -76,11 +76,11 @@ class SufficientStatistics(msgspec.Struct, frozen=True):
 class ObservedShape(NamedTuple):
     shape: Shape
     server: str
-    """model of those that showed it, where the type stands in several; else empty"""
+    """the model of the servers that showed it, where the type stands in several; else empty"""
 
 
 class LookupContext(msgspec.Struct, frozen=True):
-    """Of a question, all but its workloads."""
+    """What a question's factors depend on, beside its workloads."""
 
     store: Store
     cache: ThroughputCache
@@ -90,16 +90,16 @@ class LookupContext(msgspec.Struct, frozen=True):
 
     @property
     def places(self) -> list[HostModel]:
-        """What columns stand for: types, then servers of types in several models."""
+        """The columns of x after those of shape: types, then models of server of types in several."""
         return [*((one, "") for one in sorted(self.theory.types)), *sorted(self.hosts.place)]
 
 
 class _Design(msgspec.Struct, frozen=True):
-    """All but what was measured."""
+    """A workload's regression without the measured values."""
 
     rows: tuple[ObservedShape, ...]
     answered: Whole
-    """indices of the rows that theory has an answer for"""
+    """indices of the rows for which theory has an answer"""
     answered_rows: tuple[ObservedShape, ...]
     x: Matrix
     terms: GramTerms
@@ -109,36 +109,36 @@ class _Design(msgspec.Struct, frozen=True):
 
 class _WorkloadCache(msgspec.Struct):
     changes: int
-    """number of changes of the workload in the store when it was looked at last"""
+    """`Store.changes` of the workload when it was looked at last"""
     revision: Revision
-    """the workload's on the types of the question"""
+    """`Store.revision` of the workload on the types of the question"""
     shapes: tuple[Shape, ...]
-    """what the store answered: the same tuple until it knows others"""
+    """shapes in the store: the same tuple until there are others"""
     design: _Design
     seen: SufficientStatistics | None
 
 
 class _PlacesCache(msgspec.Struct):
-    """For types on some paths, and some servers."""
+    """What is kept for one set of columns: types with their paths, and models of server."""
 
     seen: dict[Fingerprint, _WorkloadCache] = {}
     ran: list[SufficientStatistics] = []
     """what the workloads that ran last showed"""
     common: Column | None = None
-    """β, which follows from them; None: not computed yet"""
+    """β of the workloads in `ran`; None: not computed yet"""
     changes: int = 0
-    """number of changes of the store when these workloads were looked at last"""
+    """`Store.changes` when these workloads were looked at last"""
 
 
 class Residuals:
-    """Factors on theory. What a workload's gangs showed is computed again only once it is other."""
+    """Factors on theory. A workload's statistics are computed again only when the store has changed them."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], _PlacesCache] = {}
         self._ideals = Ideals()
 
     def factors(self, context: LookupContext, fingerprints: Sequence[Fingerprint]) -> "Factors":
-        """Of these workloads, on the places of a question. Raises StoreUnavailable."""
+        """The factors of these workloads on the places of a question. Raises StoreUnavailable."""
         places, store = context.places, context.store
         question = _question(context)
         if question not in self._kept:
@@ -166,7 +166,7 @@ class Residuals:
         places: Sequence[HostModel],
         before: _WorkloadCache | None,
     ) -> _WorkloadCache:
-        """As `before`, where only other types than those of the question have changed."""
+        """The workload's statistics now: `before` itself, if only types outside the question have changed."""
         revision = context.store.revision(fingerprint, context.theory.types)
         if before is not None and before.revision == revision:
             return before
@@ -186,7 +186,7 @@ class Residuals:
 
 
 def _question(context: LookupContext) -> tuple[object, ...]:
-    """What else a workload's showings rest on."""
+    """The key of a `_PlacesCache`: the types with their paths, and the servers by model."""
     types = tuple((one, context.theory.types[one]) for one in sorted(context.theory.types))
     servers = [
         (place, tuple(_names(context.nodes, members)))
@@ -203,7 +203,7 @@ def _names(nodes: Sequence[Node | None], members: Whole) -> list[NodeId]:
 def _observed(
     fingerprint: Fingerprint, context: LookupContext, before: _WorkloadCache | None
 ) -> tuple[tuple[Shape, ...], tuple[ObservedShape, ...], Column]:
-    """What was observed by the gang's shape: on a type, or on its servers of each model. Shapes first."""
+    """A workload's shapes, its rows of x (by type, or by type and model of server), and their means."""
     observed, hosts = context.store.shape_means(fingerprint), context.hosts
     unlike = {gpu_type for gpu_type, _ in hosts.place}
     shapes, mean = observed.shapes, observed.mean
@@ -229,7 +229,7 @@ def _observed(
 def _of_servers(
     fingerprint: Fingerprint, shapes: Sequence[Shape], names: Sequence[NodeId], store: Store
 ) -> Evidence:
-    """What these showed together, a row a shape; all are of one type."""
+    """The pooled evidence of servers, a row a shape. `shapes` are all of one type; `names`: the servers."""
     nodes = np.array([shape.nodes for shape in shapes], dtype=np.int64)
     gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
     keys = Keys(
@@ -245,16 +245,18 @@ def _of_servers(
 
 
 PLACES_KEPT = 8
-"""clusters, or parts of one, that were asked about"""
+"""sets of columns, those asked about last, that are kept"""
 
 
 class Factors(msgspec.Struct, frozen=True):
+    """Factors on theory for the workloads of a question."""
+
     places: Sequence[HostModel]
     coefficients: Matrix
-    """by workload"""
+    """shape (workloads, columns of x)"""
 
     def of(self, workload: Whole, place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Column:
-        """By row; `place`: of each row."""
+        """The factor of each row; `place`: GPU type and server model of each row."""
         if not self.coefficients.any():
             return np.ones(len(workload))
         x = described(self.places, place, nodes, gpus)
@@ -263,7 +265,7 @@ class Factors(msgspec.Struct, frozen=True):
 
 
 def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Whole, gpus: Whole) -> Matrix:
-    """x, a row a gang; `place`: of each."""
+    """x, a row a gang; `place`: GPU type and server model of each."""
     number = {one: SHAPE_COEFFICIENTS + index for index, one in enumerate(places)}
     x = np.zeros((len(nodes), SHAPE_COEFFICIENTS + len(places)))
     x[:, 0], x[:, 1], x[:, 2] = 1.0, nodes > 1, np.log2(gpus)
@@ -276,7 +278,7 @@ def described(places: Sequence[HostModel], place: Sequence[HostModel], nodes: Wh
 
 @cache
 def _precision(width: int) -> Matrix:
-    """1 / SPREAD², of so many coefficients."""
+    """1 / SPREAD² as a matrix, for `width` coefficients."""
     return np.eye(width) / SPREAD**2
 
 
@@ -288,14 +290,14 @@ def gram_terms(x: Matrix) -> GramTerms:
 
 
 def statistics_of(x: Matrix, terms: GramTerms, ratio: Column) -> SufficientStatistics:
-    """`ratio`: measured / theory of each gang."""
+    """The statistics of one workload's gangs. `ratio`: measured / theory of each gang."""
     y = np.log(ratio.clip(1.0 / FACTOR_MOST, FACTOR_MOST))
     moments = x.T @ y / ERROR**2
     return SufficientStatistics(terms, moments, moments - terms.shrinkage @ moments)
 
 
 def common(seen: Sequence[SufficientStatistics], width: int) -> Column:
-    """β, of the workloads that ran last."""
+    """β, from the statistics of the workloads that ran last."""
     left = _precision(width) + sum([one.terms.marginal_gram for one in seen])
     right = sum((one.marginal_moments for one in seen), np.zeros(width))
     return np.asarray(np.linalg.solve(left, right), dtype=np.float64)
@@ -316,7 +318,7 @@ def _design(
     places: Sequence[HostModel],
     before: _Design | None,
 ) -> _Design:
-    """`before`: the last one of the workload on these places."""
+    """A workload's design. `before`: its last one on these places; equal rows keep its x."""
     answered = [(index, one) for index, one in enumerate(ideal) if one is not None]
     answered_rows = tuple([rows[index] for index, _ in answered])
     if before is not None and answered_rows == before.answered_rows:

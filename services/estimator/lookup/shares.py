@@ -1,15 +1,15 @@
 """Gangs whose nodes take unlike parts of the batch (JPS, eq. 12 and 13). Pure.
 
-A GPU that takes s samples of an iteration where it would take b in lockstep, with the pace that the layers
-found for it in lockstep, needs
+A GPU takes s samples of an iteration, where in lockstep it would take b. With the pace, samples/s, that the
+layers found for it in lockstep, it needs
 
     T(s) = b / pace · T_theory(s) / T_theory(b)
     T_theory(s): T_d, T_f and T_b times s / b, T_u as it is, T_c by the slowest path of all nodes
     throughput = Σ samples / max over nodes of T(⌈samples / GPUs⌉) · correction
 
-so that theory alone is T_theory(s), and a node that showed itself slower than its theory, or whose like did,
-stays so. Without theory T(s) = s / pace. The correction is what gangs on these types of GPUs showed (see
-`theory.correction`).
+So where theory is all that is known, T(s) = T_theory(s); and where evidence showed a node to be slower than
+theory, it stays slower by the same factor. Without theory T(s) = s / pace. The correction is what gangs on
+these GPU types showed (see `theory.correction`).
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from shared.domain.iteration import Column, communication_s
 
 
 class LockstepPaces(msgspec.Struct, frozen=True):
-    """For each node of each configuration, from whichever layer answered."""
+    """Paces by cell (a node of a configuration), from whichever layer answered."""
 
     mean: Column
     """samples/s per GPU"""
@@ -58,9 +58,9 @@ class _Rows(msgspec.Struct, frozen=True):
     begin: Whole
     """first cell of each row"""
     cell: Whole
-    """position in the question"""
+    """each cell's position in the question"""
     of: Whole
-    """row of each cell"""
+    """each cell's row"""
     widths: Whole
 
 
@@ -72,7 +72,7 @@ def shared(wanted: Wanted) -> Whole:
 
 
 def with_shares(wanted: Wanted, found: Estimated, paces: LockstepPaces, context: ShareContext) -> Estimated:
-    """`found`, with the configurations anew whose shares are unlike."""
+    """`found`, with the configurations of unlike shares estimated anew."""
     row = shared(wanted)
     if not len(row):
         return found
@@ -105,14 +105,14 @@ def _rows(wanted: Wanted, row: Whole) -> _Rows:
 
 
 def _first(here: npt.NDArray[np.bool_], rows: _Rows) -> Whole:
-    """Position of the first hit in each row; its first cell, where nothing is known of it."""
+    """Position of the first cell of each row that is `here`; of its very first where none is."""
     positions = np.where(here, np.arange(len(here)), len(here))
     first = np.minimum.reduceat(positions, rows.begin)
     return np.asarray(np.where(first < len(here), first, rows.begin), dtype=np.int64)
 
 
 def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareContext) -> Column:
-    """How long a GPU of each cell takes for an iteration; NaN where nothing is known."""
+    """Seconds that a GPU of each cell takes for an iteration; NaN where nothing is known."""
     theory, cell = context.theory, rows.cell
     each = -(-wanted.samples[cell] // wanted.gpus[cell])
     pace = paces.mean[cell]
@@ -139,7 +139,7 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareCo
 
 
 def _on_slowest_path(gangs: Gangs, row: Whole) -> Gangs:
-    """All rows of a configuration (`row`, ascending) exchange at once, so the slowest path is everybody's."""
+    """The gangs of each configuration (`row`, ascending) on its slowest path: they exchange together."""
     parameters = np.array([one.times.parameters for one in gangs.modules])[gangs.which]
     exchange_s = communication_s(
         parameters=parameters,

@@ -32,17 +32,18 @@ class TheoryTable(msgspec.Struct, frozen=True):
     """by workload and kind; −1: theory knows nothing of it"""
     modules: list[Modules]
     batch_size: Whole
-    """samples per GPU and iteration, by workload; the last, for what is not known, is 0"""
+    """samples per GPU and iteration, by workload; the last entry, for an unknown workload, is 0"""
     types: Mapping[GpuType, tuple[Path, ...]]
-    """types of the nodes, with the paths of their gradients: where a type has several kinds, those of the
-    first"""
+    """types of the nodes, each with the paths of its first kind"""
     law: Law = OURS
 
 
 class WorkloadTheory(msgspec.Struct, frozen=True):
+    """What theory knows of one workload: a table with one kind a type."""
+
     table: TheoryTable
     kinds: dict[GpuType, int]
-    """of the types on which theory knows the workload"""
+    """kinds in the table, by type, for the types on which theory knows the workload"""
 
 
 def theory_table(
@@ -85,7 +86,7 @@ def workload_theory(
 
 
 def _types(kinds: Iterable[_Kind]) -> dict[GpuType, tuple[Path, ...]]:
-    """Whatever the order of the nodes."""
+    """The paths of each type: those of its first kind in an order that does not depend on the nodes'."""
     found: dict[GpuType, tuple[Path, ...]] = {}
     for gpu_type, paths in sorted(kinds, key=lambda kind: (kind[0], *map(msgspec.structs.astuple, kind[1]))):
         if gpu_type:
@@ -105,8 +106,8 @@ def gangs_of(
 ) -> Gangs:
     """A row a gang, each on the path of its kind.
 
-    `fewest`: GPUs of the node that has the fewest; None: all have as many. `share`: samples of a GPU / batch
-    size.
+    `fewest`: GPUs of the node that has the fewest; None: all nodes have as many. `share`: samples that a GPU
+    takes of an iteration / batch size.
     """
     fewest = gpus // nodes if fewest is None else fewest
     latency_s, bandwidth = exchange(table.paths, kind, nodes > 1, fewest=fewest, gpus=gpus)
@@ -127,7 +128,7 @@ def gangs_of(
 def _kinds(
     nodes: tuple[Node | None, ...], bandwidths: tuple[tuple[GpuType, Bandwidth], ...], law: Law
 ) -> tuple[tuple[_Kind, ...], Mapping[GpuType, tuple[Path, ...]], Whole]:
-    """Kinds by number, the paths of types, the kind of each node. Nodes that are alike are looked at once."""
+    """Kinds by number, the paths of types, and the kind of each node."""
     measured = dict(bandwidths)
     codes: dict[_Kind, int] = {}
     alike: dict[tuple[object, ...], int] = {}
