@@ -45,7 +45,7 @@ def accuracy(
     keys = tuple(name.strip() for name in by.split(","))
     unknown = [name for name in keys if name not in KEYS]
     if unknown:
-        raise Invalid(f"--by: not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+        raise Invalid(f"--by: no key to group by: {', '.join(unknown)}; the keys are {', '.join(KEYS)}")
     report = ask(ShowAccuracy(by=keys, shortest_s=shortest), AccuracyReport, TIMEOUT_S)
     times = Times(clock_here()) if "hour" in keys else None
     if report.overall is None and not as_json:

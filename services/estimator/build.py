@@ -32,8 +32,8 @@ from shared.domain.iteration import law_of
 from shared.runtime.service import Ports, Service, Worker
 
 FIT_TIMEOUT_REAL_S = 30.0
-KEPT_NOWHERE = ":memory:"
-"""the name of a store without a file"""
+NO_FILE = ":memory:"
+"""the setting `store` for a store in memory, without a file"""
 
 
 def build(settings: Settings, ports: Ports) -> Service:
@@ -70,7 +70,7 @@ def build(settings: Settings, ports: Ports) -> Service:
 
 
 def _store(settings: Settings, *, counts: bool) -> Store:
-    if settings.store == KEPT_NOWHERE:
+    if settings.store == NO_FILE:
         return MemoryStore(settings.evidence_half_life_s, counts=counts)
     from services.estimator.store.duckdb_store import DuckDbStore  # noqa: PLC0415 - not before it is needed
 

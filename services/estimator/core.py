@@ -1,7 +1,7 @@
-"""The estimator's decisions: what to write when, and whom to answer with what.
+"""The estimator's decisions: when to write what to the store, and how to answer questions.
 
-Observations gather in memory until there are enough of them or some time has passed: they are lossy by
-nature, and single writes are expensive.
+Observations are collected in memory until there are `BATCH` of them or `flush_s` has passed: single writes
+are expensive, and samples may be lost anyway.
 """
 
 from collections.abc import Sequence
@@ -49,22 +49,23 @@ from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, Work
 from shared.domain.states import JobState
 
 BATCH = 100
-"""number of observations that are written at once"""
+"""observations that are written as soon as there are so many"""
 BUFFER = 10_000
-"""observations held while the store cannot be written; the oldest go first"""
+"""observations held while the store cannot be written; of more, the oldest are dropped"""
 
 
 class _Inventory(msgspec.Struct, frozen=True):
     node_by_type: dict[GpuType, Node]
-    """of all types that were ever there: the first by its id"""
+    """the first node, by id, of each type that ever joined"""
     gpus_alive: dict[GpuType, int]
+    """GPUs of nodes that are not lost, by type"""
 
 
 class Estimator:
     def __init__(self, *, flush_s: float, calibrates: bool = False) -> None:
-        """`flush_s`: how long an observation, or work that failed, waits, cluster seconds.
+        """`flush_s`: cluster seconds after which observations are written, and failed work is tried again.
 
-        `calibrates`: whether the paths of a type that joins are measured without being asked.
+        `calibrates`: whether bandwidths are measured, without a request, when a GPU type joins.
         """
         self.state = State()
         self._flush_s = flush_s
@@ -74,6 +75,7 @@ class Estimator:
         self._ended: list[Execution] = []
         self._retries: dict[JobId, None] = {}
         self._due: float | None = None
+        """when to write and to try again, cluster time"""
         self._inventory: _Inventory | None = None
         """None: to be computed anew, since a fact about nodes came"""
         self._write_failed = False
@@ -108,12 +110,12 @@ class Estimator:
             return []
         self._due, self._write_failed = None, False
         retries, self._retries = list(self._retries), {}
-        effects = [effect for job_id in retries for effect in self._teach(job_id)]
+        effects = [effect for job_id in retries for effect in self._learn_modules(job_id)]
         return [*self._flush(), *effects, *self._calibrate(now)]
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract of a core
         """Write again what the store may lack: every open job's modules, and the last executions."""
-        effects = [effect for job_id in self.state.jobs for effect in self._teach(job_id)]
+        effects = [effect for job_id in self.state.jobs for effect in self._learn_modules(job_id)]
         return [*effects, *([Work(WriteExecutions(tuple(self.state.logged)))] if self.state.logged else [])]
 
     # ---- facts
@@ -124,17 +126,18 @@ class Estimator:
             self._inventory = None
         if execution is not None:
             self._ended.append(execution)
-            self._wait(now)
+            self._set_timer(now)
         match fact:
             case NodeJoined() if self._calibrates and fact.node.gpu_type not in self._measured:
-                self._wait(now)
+                self._set_timer(now)
             case JobProfiled() if moved:
-                return self._teach(fact.job_id)
+                return self._learn_modules(fact.job_id)
             case _:
                 pass
         return []
 
-    def _teach(self, job_id: JobId) -> Effects:
+    def _learn_modules(self, job_id: JobId) -> Effects:
+        """Write the job's time modules to the store; `_learned` gets what follows from them."""
         job = self.state.jobs.get(job_id)
         if job is None or not job.modules:
             return []
@@ -167,7 +170,7 @@ class Estimator:
         return [Publish(queued)]
 
     def _calibrate(self, now: float) -> Effects:
-        """Have the types measured that have joined since the last time."""
+        """Have the bandwidths of types measured that have joined since the last time."""
         new = self._types().gpus_alive.keys() - self._measured if self._calibrates else None
         if not new:
             return []
@@ -190,7 +193,7 @@ class Estimator:
         self._observed.append(seen)
         if len(self._observed) >= BATCH and not self._write_failed:
             return self._flush()
-        self._wait(now)
+        self._set_timer(now)
         return []
 
     def _flush(self) -> Effects:
@@ -209,7 +212,7 @@ class Estimator:
         }
         return Work(Correct(observations=tuple(batch), nodes=known, node_by_type=self._types().node_by_type))
 
-    def _wait(self, now: float) -> None:
+    def _set_timer(self, now: float) -> None:
         if self._due is None:
             self._due = now + self._flush_s
 
@@ -224,7 +227,8 @@ class Estimator:
             case ShowAccuracy() | Calibrate() | ExportStore() | ImportStore() as question:
                 return [*self._flush(), Work(ReadStore(asked.ticket, question))]
             case _:
-                return [Reply(asked.ticket, Refused(reason="a question for somebody else"))]
+                reason = f"the estimator does not answer {type(asked.question).__name__}"
+                return [Reply(asked.ticket, Refused(reason=reason))]
 
     def _answer(self, ticket: int, question: EstimateQuestion) -> Estimate:
         known = [self.state.nodes.get(node_id) for node_id in question.nodes]
@@ -246,14 +250,14 @@ class Estimator:
                 return [Reply(ticket, Refused(reason=reason))]
             case WriteExecutions(executions):
                 self._ended = [*executions, *self._ended][-BUFFER:]
-                self._wait(now)
+                self._set_timer(now)
             case Learn(job_id=job_id):
                 self._retries[job_id] = None
-                self._wait(now)
+                self._set_timer(now)
             case WriteObservations(observations) | Correct(observations=observations):
                 self._observed = [*observations, *self._observed][-BUFFER:]
                 self._write_failed = True
-                self._wait(now)
+                self._set_timer(now)
             case _:
                 pass
         return []

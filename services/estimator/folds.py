@@ -12,16 +12,16 @@ from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
 from shared.domain.states import ENDED, MOVES, IllegalMove, next_state
 
 LOGGED = 100
-"""executions remembered until the next start"""
+"""executions that a snapshot holds; a start writes them to the store again"""
 
 
 class Folded(NamedTuple):
     """What a fact changed."""
 
     moved: bool
-    """the fact was about a job, and the table of states allowed it"""
+    """whether the fact moved a job, as the table of states allows"""
     execution: Execution | None
-    """the execution that ended by the fact"""
+    """the execution that the fact ended"""
 
 
 def fold(state: State, fact: Event) -> Folded:
@@ -67,4 +67,4 @@ FOLDS = frozenset({*_ENTRIES, *accuracy.FOLDS})
 QUIET = frozenset(
     kind for kind in FOLDS if kind not in (JobProfiled, WorkerStopped) and not issubclass(kind, NodeEvent)
 )
-"""those of them that neither queue a job nor end an execution nor tell of a node"""
+"""facts of `FOLDS` that neither queue a job nor end an execution, and are not about a node"""

@@ -1,4 +1,4 @@
-"""Answers from an exported store, without a service around it: a library for worlds that use it."""
+"""Predictions from an exported store, without a service: a library for emulated worlds."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -29,7 +29,7 @@ LINES_AT_ONCE = 10_000
 
 
 class UnreadableExport(ValueError):
-    """`line` counts from 1."""
+    """A line of an export cannot be read; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -37,18 +37,18 @@ class UnreadableExport(ValueError):
 
 
 class Recall:
-    """Observations first, theory beneath, as the estimator answers."""
+    """Answers as the estimator does, from observations and, where there are none, from theory."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._cache, self._residuals = ThroughputCache(), Residuals()
 
     def workloads(self) -> list[Workload]:
-        """Those whose time modules are known."""
+        """The workloads whose time modules are known."""
         return [workload_of(fingerprint) for fingerprint in self._store.workloads()]
 
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
-        """samples/s of the whole gang; `nodes`: of its members, in their order. NaN: nothing is known."""
+        """samples/s of the whole gang; NaN: nothing is known. `nodes`: of the gang's members, in order."""
         wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
         answer = estimate(wanted, self._store, ANY_EVIDENCE, self._cache, residuals=self._residuals)
         return float(answer.throughput[0])
@@ -58,7 +58,7 @@ class Recall:
         return known.modules.get(gpu_type) if known else None
 
     def all_reduce_s(self, ring: Ring, size: float) -> float:
-        """Of `size` bytes, by the path measured for the type of the ring's first node (Hops eq. 2)."""
+        """Seconds of an all-reduce of `size` bytes, on the path of the ring's first node (Hops eq. 2)."""
         node = ring.members[0][0]
         latency_s, bandwidth = exchange(
             [paths_of(node, self._store.bandwidths().get(node.gpu_type))],

@@ -1,4 +1,4 @@
-"""Rebuilds a store from the log, without a service around it."""
+"""Rebuilds the store's file from logged facts and samples, or from an export, without a service."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -21,10 +21,10 @@ LINES_AT_ONCE = 10_000
 
 
 class Remake:
-    """A store, made as what is logged goes by; nothing of that is kept.
+    """Fills a new store from facts and samples, given one by one in the order of the log.
 
-    Time modules and executions follow from facts, evidence from samples in their order. Loading that running
-    refined, and corrections, are learnt again. All raise StoreUnavailable.
+    Time modules and executions come from facts, evidence from samples. Refined loading and corrections are
+    not rebuilt: the estimator learns them again as jobs run. All methods raise StoreUnavailable.
     """
 
     def __init__(self, path: Path, half_life_s: float, *, counts: bool) -> None:
@@ -36,7 +36,7 @@ class Remake:
         self._samples: list[ThroughputObserved] = []
 
     def learn(self, fact: Event) -> None:
-        """As the core has it done."""
+        """Fold a fact, and write what the estimator would write after it."""
         self.facts += 1
         if type(fact) not in FOLDS:
             return
@@ -73,9 +73,9 @@ class Remake:
 
 
 def from_export(path: Path, export: Iterable[bytes], half_life_s: float, *, counts: bool) -> int:
-    """Make the file out of an export's lines, the header first; how many there were.
+    """Make the file from the lines of an export, the header first. Returns the number of lines.
 
-    `counts`: see `table_of`. Raises ValueError with the line that is none, StoreUnavailable.
+    `counts`: see `table_of`. Raises StoreUnavailable, and ValueError with the number of an unreadable line.
     """
     lines = iter(export)
     header_of(next(lines, b""))

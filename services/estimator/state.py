@@ -25,4 +25,4 @@ class State(msgspec.Struct, kw_only=True):
     nodes: dict[NodeId, KnownNode] = {}
     executions: Executions = msgspec.field(default_factory=Executions)
     logged: list[Execution] = []
-    """the last ones, for a store that did not get them"""
+    """the last executions that ended: a start writes them again, in case the store lacks them"""

@@ -19,9 +19,10 @@ class WriteObservations(msgspec.Struct, frozen=True):
 
 
 class ObservationsWritten(msgspec.Struct, frozen=True):
-    """Written. For these workloads and types there are enough new observations to refine their loading."""
+    """The answer to `WriteObservations`."""
 
     due: tuple[tuple[Fingerprint, GpuType], ...]
+    """workloads and types with enough new observations to refine their loading"""
 
 
 class Correct(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,24 +76,28 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
+    """The answer to `Estimate`, `ReadStore` and `MeasurePaths`: a message for whoever asked."""
+
     ticket: int | None
     message: Message
 
 
 class Learn(msgspec.Struct, frozen=True, kw_only=True):
-    """Work: write a job's time modules, and compute what `JobQueued` says of it."""
+    """Work: write a job's time modules, and compute its age, sensitivity and speed on single GPUs."""
 
     job_id: JobId
     spec: JobSpec
     modules: dict[GpuType, TimeModules]
     node_by_type: dict[GpuType, Node]
-    """of all types that were ever there"""
+    """a node of each type that ever joined"""
     gpus_alive: dict[GpuType, int]
 
 
 class Learned(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `Learn`: what `JobQueued` says of the job."""
+
     job_id: JobId
     age_s: float
     sensitivity: float
     single_gpu: dict[GpuType, float]
-    """samples/s"""
+    """samples/s on one GPU, by type"""

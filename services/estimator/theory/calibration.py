@@ -1,13 +1,13 @@
-"""Which all-reduces to have timed, and the paths that come nearest to what they took. Pure.
+"""Which all-reduces to time, and the paths fitted to the times that they took. Pure.
 
 Eq. 2 has one number for a node's own paths and one for those between nodes, and no latency:
 
     T_c = bytes / B_link · (N − 1) / N          T_c = bytes / B_net
 
-Real paths depend on the size, on how many GPUs take part and on who else uses them. Each ring that was
-timed has a line of its own, by least squares of the relative error, and all together have B:
+Real paths depend on the size, on how many GPUs take part and on who else uses them. So a line is fitted to
+the times of each shape of ring, by least squares of the relative error, and one B to all of them:
 
-    minimise Σ ((a + x·b − T) / T)²   over a ≥ 0, b = 1 / B,  with x = bytes · (N − 1)/N or bytes
+    minimise Σ ((a + x·b − T) / T)²   over latency a ≥ 0, b = 1 / B,  with x = bytes · (N − 1)/N or bytes
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ SIZES = (32e6, 128e6, 512e6, 1.5e9)
 """bytes: gradients of 8 to 375 million parameters"""
 REPEATS = 3
 NODES_PER_TYPE = 4
-"""at most so many are measured, the first by id"""
+"""nodes that are measured of a type at most, the first by id"""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -36,13 +36,13 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 def inside(nodes: Iterable[Node]) -> list[Ring]:
-    """Gangs of one node: 2, 4, 8 … GPUs and all of them. A node with one GPU has no such paths."""
+    """Rings inside one node: of 2, 4, 8 … GPUs and of all. A node with one GPU has none."""
     chosen = [node for of_type in _by_type(nodes) for node in of_type]
     return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, least=2)]
 
 
 def between(nodes: Iterable[Node]) -> list[Ring]:
-    """Gangs of two nodes of a type: 1, 2, 4 … GPUs on each and all of them. No node is in two pairs."""
+    """Rings over two nodes of a type: 1, 2, 4 … GPUs on each, and all. No node is in two pairs."""
     pairs = [pair for of_type in _by_type(nodes) for pair in zip(of_type[::2], of_type[1::2], strict=False)]
     return [
         Ring(members=((a, gpus), (b, gpus)))
@@ -52,7 +52,7 @@ def between(nodes: Iterable[Node]) -> list[Ring]:
 
 
 def bandwidths(timings: Sequence[Timing], now: float) -> dict[GpuType, Bandwidth]:
-    """By type, from what was timed."""
+    """The bandwidths by type that follow from the timings."""
     types = sorted({timing.ring.members[0][0].gpu_type for timing in timings})
     return {
         gpu_type: _bandwidth([one for one in timings if _is_of(one, gpu_type)], now) for gpu_type in types
@@ -60,7 +60,7 @@ def bandwidths(timings: Sequence[Timing], now: float) -> dict[GpuType, Bandwidth
 
 
 def merged(known: Bandwidth | None, found: Bandwidth) -> Bandwidth:
-    """What was found now, with the paths that could not be measured this time as they were known."""
+    """The bandwidth found now; paths that were not measured this time stay as they were known."""
     if known is None:
         return found
     paths = {(path.distributed, path.gpus): path for path in (*known.paths, *found.paths)}
@@ -90,7 +90,7 @@ def _bandwidth(timings: Sequence[Timing], now: float) -> Bandwidth:
 
 
 def _by_shape(timings: Iterable[Timing]) -> dict[tuple[bool, int], list[Timing]]:
-    """By whether it is distributed, and the GPUs of each node."""
+    """Timings by shape: whether the ring is distributed, and the GPUs of each node."""
     shapes: dict[tuple[bool, int], list[Timing]] = {}
     for one in timings:
         shapes.setdefault((one.ring.distributed, one.ring.members[0][1]), []).append(one)
@@ -98,7 +98,7 @@ def _by_shape(timings: Iterable[Timing]) -> dict[tuple[bool, int], list[Timing]]
 
 
 def _path(timings: Sequence[Timing]) -> tuple[Path, list[float]]:
-    """The line through what rings of one shape took, and the relative error of each measurement."""
+    """The line fitted to the times of rings of one shape, and the relative error of each time."""
     moved, taken = _measured(timings)
     shares = np.stack([1.0 / taken, moved / taken], axis=1)
     latency_s, inverse = np.linalg.lstsq(shares, np.ones(len(taken)))[0]
@@ -142,7 +142,7 @@ def _moved(ring: Ring) -> float:
 
 
 def _by_type(nodes: Iterable[Node]) -> list[list[Node]]:
-    """Those to be measured, in the order of their ids."""
+    """The nodes to measure, by type, in the order of their ids."""
     by_type: dict[GpuType, list[Node]] = {}
     for node in sorted(nodes, key=lambda node: (node.gpu_type, node.node_id)):
         by_type.setdefault(node.gpu_type, []).append(node)
@@ -150,6 +150,6 @@ def _by_type(nodes: Iterable[Node]) -> list[list[Node]]:
 
 
 def _counts(gpus: int, least: int) -> list[int]:
-    """Powers of two from `least` up, and all."""
+    """GPU counts to measure: powers of two from `least` up, and all GPUs."""
     powers = [2**k for k in range(gpus.bit_length()) if least <= 2**k < gpus]
     return [*powers, gpus] if gpus >= least else []

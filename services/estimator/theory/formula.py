@@ -13,7 +13,7 @@ from shared.domain.iteration import OURS, OVERLAPPED, Column, Law, busy_s, commu
 
 
 class Modules(msgspec.Struct, frozen=True):
-    """What an iteration is made of as profiled, and its loading as running refined it."""
+    """Time modules of an iteration as profiled, and its loading as refined while jobs ran."""
 
     times: TimeModules
     loading: Loading | None = None
@@ -24,7 +24,7 @@ class Modules(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> tuple[float, float]:
-        """Factor on the T_w that draws from the mixture give, and what comes on top, seconds."""
+        """A factor on T_w as drawn from the mixture, and seconds to add to it."""
         return (self.loading.wait_factor, self.loading.wait_s) if self.loading else (1.0, 0.0)
 
 
@@ -32,7 +32,7 @@ class Gangs(msgspec.Struct, frozen=True):
     """Processes that train together, one row a gang."""
 
     modules: Sequence[Modules]
-    """the modules that occur"""
+    """the distinct modules of all rows"""
     which: npt.NDArray[np.int64]
     """index into `modules`, by row"""
     batch_size: npt.NDArray[np.int64]
@@ -49,17 +49,20 @@ class Gangs(msgspec.Struct, frozen=True):
 
 
 _Rest = tuple[int, int, bool, float, float, float]
+"""all of a row but its modules: batch size, GPUs, distributed, latency, bandwidth, share"""
 CACHED_ROWS_MAX = 100_000
 
 
 class ThroughputCache:
+    """Throughputs by row, computed once; emptied when it holds more than `limit`."""
+
     def __init__(self, limit: int = CACHED_ROWS_MAX) -> None:
         self._limit = limit
         self._known: dict[Modules, dict[_Rest, float]] = {}
         self._count = 0
 
     def per_gpu_throughput(self, gangs: Gangs) -> Column:
-        """As the function of that name; only rows that are new are computed."""
+        """As the function of that name; computes only rows that are new."""
         if self._count > self._limit:
             self._known, self._count = {}, 0
         which, rests = gangs.which.tolist(), _rests(gangs)
@@ -74,7 +77,6 @@ class ThroughputCache:
 
 
 def _rests(gangs: Gangs) -> list[_Rest]:
-    """What beside the modules a row rests on."""
     columns = (
         gangs.batch_size,
         gangs.gpus,
@@ -112,9 +114,9 @@ def per_gpu_throughput(gangs: Gangs) -> Column:
 def expected_iteration_s(gangs: Gangs) -> Column:
     """Eq. 4: E(T_iter) = p_cache · E(T_iter | hit) + p_load · E(T_iter | miss), seconds.
 
-    In both conditions T_d is the mean of its component, and T_w what all of a gang wait on average: as
-    drawn, times the factor and with the addition that running refined. To the letter, T_w is what was
-    recorded in that condition.
+    In either condition T_d is the mean of its component. T_w is the mean wait by independent draws, times the
+    factor and plus the seconds that refinement found (`refinement`); with a law that does not draw, as the
+    paper has it, T_w is the mean recorded in that condition.
     """
     parts = _parts(gangs)
     given = iteration_s(
@@ -145,12 +147,12 @@ def _recorded_wait_s(gangs: Gangs) -> Column:
 
 
 def _two(waits_s: tuple[float, ...]) -> tuple[float, float]:
-    """Of hit and miss; of a stable loader both are its one."""
+    """Waits after a hit and after a miss; a stable loader has one wait for both."""
     return (waits_s[0], waits_s[-1]) if waits_s else (0.0, 0.0)
 
 
 def drawn_wait_s(gangs: Gangs) -> Column:
-    """How far the slowest of N independent draws from the mixture lies beyond a process's own, seconds."""
+    """Mean time, seconds, by which the slowest of N independent draws exceeds a process's own draw."""
     return _drawn_wait_s(gangs, _parts(gangs))
 
 
@@ -176,7 +178,7 @@ def _drawn_wait_s(gangs: Gangs, parts: "_Parts") -> Column:
 class _Parts(msgspec.Struct, frozen=True):
     """T_f, T_b, T_u, T_c, T̃_c / T_c and the pattern by row; the mixture of T_d by row and component.
 
-    T_d, T_f and T_b are of a GPU's share of the batch; its update is of the whole model whatever that is.
+    T_d, T_f and T_b are those of a GPU's share of the batch; T_u does not depend on the share.
     """
 
     forward: Column

@@ -1,13 +1,13 @@
-"""The paths of gradients, as measured gang by gang (Hops eq. 2, with a latency). Pure.
+"""The paths of gradients: latency and bandwidth by shape of gang (Hops eq. 2, with a latency). Pure.
 
     T_c = latency + moved / B,    moved = bytes · (N − 1) / N inside a node, bytes between nodes
 
 Eq. 2 has one B for all gangs of a GPU type. A ring across both sockets of a server, or one that shares a
 network card with fewer others, has another; and for small gradients the latency is most of T_c (Hockney
-1994). So a gang has the path that was measured with the number of GPUs nearest to its own; over several
-nodes, to that of the node with the fewest, whose card is the slowest. Such a path was measured with a ring
-of M GPUs, two nodes, and one of N takes N − 1 steps where that took M − 1, of an N-th of the bytes each
-(Patarasuk and Yuan 2009; docs/adr/0047):
+1994). So a gang gets the path that was measured with the number of GPUs nearest to its own. Over several
+nodes the number compared is that of the node with the fewest GPUs, whose card is the slowest; the path was
+measured with a ring of M GPUs on two nodes. A ring of N GPUs takes N − 1 steps where that one took M − 1,
+each of an N-th of the bytes (Patarasuk and Yuan 2009; docs/adr/0047):
 
     T_c = latency · (N − 1) / (M − 1) + bytes / B · ((N − 1) / N) / ((M − 1) / M)
 """
@@ -25,13 +25,13 @@ from services.estimator.store.table import Whole
 from shared.domain.iteration import OURS, Column, Law
 
 ANY = 0
-"""GPUs of each node, of a path that stands for all gangs: eq. 2 as it is"""
+"""`gpus` of a path that stands for all gangs: eq. 2 as printed"""
 PAIR = 2
-"""nodes that a path between them was measured with (`calibration.between`)"""
+"""nodes of a ring that measures a path between nodes (`calibration.between`)"""
 
 
 def paths_of(node: Node, measured: Bandwidth | None, law: Law = OURS) -> tuple[Path, ...]:
-    """As measured for the node's type, gang by gang or by eq. 2; else as the cluster file has it."""
+    """The paths measured for the node's type, by shape or by eq. 2; else those of the cluster file."""
     found = measured.paths if measured and law.shapes else ()
     link = (measured and measured.link) or node.link_bandwidth
     network = (measured and measured.network) or node.network_bandwidth
@@ -53,7 +53,8 @@ def exchange(
 ) -> tuple[Column, Column]:
     """Latency, seconds, and B, bytes/s, by row.
 
-    `kinds`: paths of each; `fewest`: GPUs of the node that has the fewest; `gpus`: of all nodes.
+    `kinds`: the paths of each kind of node; the other columns are by row. `fewest`: GPUs of the node that has
+    the fewest; `gpus`: GPUs of all nodes.
     """
     known: dict[tuple[int, bool, int, int], tuple[float, float]] = {}
     lines = []
@@ -69,7 +70,7 @@ def exchange(
 
 
 def _line(path: Path, gpus: int) -> tuple[float, float]:
-    """Of a ring of so many GPUs; inside a node eq. 2 has them already."""
+    """Latency and bandwidth of a ring of `gpus`; inside a node eq. 2 accounts for their number."""
     if not path.distributed or path.gpus == ANY:
         return path.latency_s, path.bandwidth
     measured = PAIR * path.gpus

@@ -1,12 +1,12 @@
 """Refines loading and waiting times of the profile while jobs run (Hops section 3.3, running mode). Pure.
 
-While a job trains only T_d and T_w are recorded. The profiler, which has the library, fits the mixture of
-T_d anew; here it is compared with the T_w of the same stretches. `drawn_wait_s` says what N independent
-draws from the mixture would make a process wait; real processes are neither independent (those of a node
-share its disk) nor alike (servers and iterations differ). So, over the stretches of gangs:
+While a job trains, only T_d and T_w are recorded. The profiler fits the mixture of T_d anew; this module
+compares it with the T_w of the same stretches. `drawn_wait_s` is the wait that N independent draws from the
+mixture would cause. Real processes are neither independent (those of a node share its disk) nor alike
+(servers and iterations differ). So, over the stretches of gangs:
 
-- two components: T_w is the drawn one times the ratio of their means;
-- one component: what is measured beyond the drawn one is added, whatever N is.
+- two components: T_w is the drawn wait times mean measured wait / mean drawn wait;
+- one component: T_w is the drawn wait plus what was measured beyond it, whatever N is.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ from services.estimator.theory.paths import exchange, paths_of
 from shared.domain.iteration import OURS, Column, Law
 
 FIRST_AT = 8
-"""observations of a workload on a type until its loading is refined for the first time …"""
+"""observations of a workload on a type after which its loading is refined for the first time"""
 FACTOR = 4
-"""… and how many times as many until the next time"""
+"""it is refined again after FACTOR times as many observations, and so on"""
 FACTOR_MOST = 3.0
-"""an observed wait may be so many times the drawn one"""
+"""largest measured wait / drawn wait that is believed"""
 DIGITS = 6
 NARROWEST = 1e-9
 
 
 def due(observations: int) -> bool:
-    """Whether so many observations are the time to refine."""
+    """Whether loading is refined after so many observations."""
     times = observations // FIRST_AT
     return observations % FIRST_AT == 0 and times > 0 and _is_power(times)
 
@@ -59,7 +59,7 @@ def refined(
     *,
     law: Law = OURS,
 ) -> Loading:
-    """`node`: any of the type, for its bandwidths; `known`: the measured ones."""
+    """The loading after a refinement. `node`: any node of the type; `known`: the type's bandwidths."""
     plain = Loading(data=data, wait_factor=1.0, wait_s=0.0, iterations=len(data_of(observations)))
     gangs = [seen for seen in observations if seen.gang.gpus > 1 and seen.wait_s]
     if not gangs:
@@ -77,8 +77,8 @@ def refined(
 def recorded_waits_s(data: tuple[DataMode, ...], gangs: Sequence[ThroughputObserved]) -> tuple[float, ...]:
     """Mean T_w of the iterations in each condition, hit and miss, as the paper fits it beside T_d.
 
-    An iteration is of the component that its T_d is likelier under; a component without any has the mean of
-    all.
+    An iteration belongs to the component under which its T_d is likelier; a component without iterations has
+    the mean of all.
     """
     loaded = np.array([time for seen in gangs for time in seen.data_s[: len(seen.wait_s)]])
     waited = np.array([time for seen in gangs for time in seen.wait_s[: len(seen.data_s)]])
@@ -99,7 +99,7 @@ def recorded_waits_s(data: tuple[DataMode, ...], gangs: Sequence[ThroughputObser
 
 
 def _drawn_s(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequence[Path]) -> Column:
-    """What each would wait by independent draws, seconds; alike ones are looked at once."""
+    """The wait of each gang by independent draws, seconds; gangs of one shape are computed once."""
     shapes = [
         (one.gang.gpus, len(one.gang.members), min(member.gpus for member in one.gang.members))
         for one in seen
@@ -110,7 +110,7 @@ def _drawn_s(modules: Modules, seen: Sequence[ThroughputObserved], paths: Sequen
 
 
 def _gangs(modules: Modules, shapes: Sequence[tuple[int, int, int]], paths: Sequence[Path]) -> Gangs:
-    """`shapes`: GPUs, nodes, and GPUs of the node that has the fewest."""
+    """A row a shape: GPUs, nodes, and GPUs of the node that has the fewest."""
     gpus, nodes, fewest = np.array(shapes, dtype=np.int64).T
     which = np.zeros(len(shapes), dtype=np.int64)
     latency_s, bandwidth = exchange([paths], which, nodes > 1, fewest=fewest, gpus=gpus)

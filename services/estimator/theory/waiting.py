@@ -1,18 +1,17 @@
 """How long the slowest of N processes takes to load its data: where T_w comes from. Pure.
 
-The paper says that T_w follows the same two conditions as T_d, and leaves open how a profile of one GPU,
-where nobody is waited for, shows it. So this is ours: the T_d of N processes are N independent draws from
-the fitted mixture, everybody waits for the largest, M_N, and what is below `floor` is hidden (pattern 1
-hides it behind backward and update; pattern 2 hides nothing, floor 0). With the mixture's distribution
-function F(y) = Σ p_k · Φ((y − μ_k) / σ_k):
+The paper says that T_w follows the same two conditions as T_d. It leaves open how a profile of one GPU,
+where no process waits for another, shows it. Our model: the T_d of N processes are N independent draws from
+the fitted mixture, all wait for the largest, M_N, and loading below `floor` is hidden (pattern 1 hides it
+behind backward and update; pattern 2 hides nothing, floor 0). With the mixture's distribution function
+F(y) = Σ p_k · Φ((y − μ_k) / σ_k):
 
     E[max(M_N, floor)] = floor + ∫_floor^∞ (1 − F(y)^N) dy
     T_w                = E[max(M_N, floor)] − Σ p_k · max(μ_k, floor)
 
 The integral is taken panel by panel, with Gauss–Legendre nodes. Panels lie between marks around every
-μ_k, up to 7σ_k away: there F^N rises, and the more processes, the steeper and the further right; beyond
-them it is constant. Only sums, products and a table are used, which come out
-alike on every machine.
+μ_k, up to 7σ_k away: there F^N rises, the steeper and the further right, the more processes there are;
+beyond the marks it is constant. Sums, products and a table give equal results on every machine.
 """
 
 import math
@@ -25,7 +24,7 @@ from shared.domain.iteration import Column
 MARKS = (-7.0, -3.0, -1.0, 0.5, 2.0, 3.5, 5.0, 7.0)
 """where panels begin and end, in standard deviations from a component's mean"""
 NODES = 5
-"""of the quadrature, in each panel"""
+"""quadrature nodes in each panel"""
 _STEPS_PER_UNIT = 1024
 _LIMIT = 8
 

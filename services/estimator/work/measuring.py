@@ -1,4 +1,4 @@
-"""Has the agents time their paths. Outside work: asks on the bus, a few nodes at once."""
+"""Has agents time all-reduces on their nodes, by questions on the bus, a few nodes at a time."""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
@@ -15,19 +15,19 @@ from shared.runtime.bus.contract import Questions, Unavailable
 from shared.runtime.tasks import Tasks
 
 AT_ONCE = 16
-"""nodes that measure at the same time; none does so twice at once"""
+"""leaders that measure at the same time, each one ring after the other"""
 TIMEOUT_REAL_S = 60.0
 M = TypeVar("M", bound=Message)
 
 
 class NotMeasured(Exception):
-    """The text says why."""
+    """A ring could not be timed; the text says why."""
 
 
 async def measured(
     bus: Questions, tasks: Tasks, nodes: Sequence[Node]
 ) -> tuple[list[Timing], dict[NodeId, str]]:
-    """What was timed; and the nodes that did not measure, with their reasons."""
+    """The timings of all rings, and the nodes without timings, each with the reason."""
     alone, left_out = await _timed(bus, tasks, inside(nodes))
     idle = [node for node in nodes if node.node_id not in left_out]
     pairs, more = await _timed(bus, tasks, between(idle))
@@ -54,7 +54,7 @@ async def _timed(
 
 
 async def _in_turn(bus: Questions, tasks: Tasks, rings: Iterable[Ring]) -> list[Timing] | str:
-    """The timings of all of one leader's rings, or why there are none."""
+    """The timings of all rings of one leader, or the reason why the first that failed has none."""
     timings = []
     for ring in rings:
         try:
@@ -62,13 +62,13 @@ async def _in_turn(bus: Questions, tasks: Tasks, rings: Iterable[Ring]) -> list[
         except NotMeasured as error:
             return str(error)
         if not _whole(times):
-            return "its agent's answer is incomplete, or has times that are none"
+            return "its agent's answer is incomplete, or has times that are not positive numbers"
         timings.append(Timing(ring, times))
     return timings
 
 
 async def _times(bus: Questions, tasks: Tasks, ring: Ring) -> AllReduceTimes:
-    """What the first node timed, all others taking part. Raises NotMeasured."""
+    """What the ring's first node timed while the others took part. Raises NotMeasured."""
     nodes = [node.node_id for node, _ in ring.members]
     opened = [OpenAllReduce(node_id=node_id, ring=ring, sizes=SIZES) for node_id in nodes]
     first, *_ = await tasks.all(_asked(bus, question, AllReduceMeeting, nodes[0]) for question in opened)

@@ -39,15 +39,15 @@ from shared.domain.iteration import OURS, Law
 from shared.runtime.offload import Lane
 
 HANGS_AFTER_S = 10.0
-"""real seconds at one piece of work, all of which take milliseconds on a disk that answers"""
+"""real seconds after which work on the store counts as hanging; on a working disk it takes milliseconds"""
 A = TypeVar("A")
 
 
 class StoreLane:
-    """Has the work done in its order by one thread, and says what is wrong with the store's file."""
+    """Does work on the store in order, in one thread, and reports what is wrong with the store's file."""
 
     def __init__(self, lane: Lane, path: str, retried: Collection[Callable[..., object]]) -> None:
-        """`retried`: kinds of work that are done again after a failure; of others whoever asked hears it."""
+        """`retried`: kinds of work that the core tries again. A failure of others goes to whoever asked."""
         self._lane = lane
         self._path = path
         self._retried = retried
@@ -91,10 +91,10 @@ class StoreWorkers:
         self._cache = ThroughputCache()
         self._residuals = Residuals()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
-        """observations since this start that have loading times"""
+        """observations with loading times, since this start"""
 
     def record(self, task: tasks.WriteObservations) -> tasks.ObservationsWritten:
-        """Raises StoreUnavailable; then nothing of the task is written."""
+        """Write observations. Raises StoreUnavailable; then none of them is written."""
         self._store.add(task.observations)
         return tasks.ObservationsWritten(tuple(self._due(task.observations)))
 
@@ -107,7 +107,10 @@ class StoreWorkers:
                     yield key
 
     def correct(self, task: tasks.Correct) -> None:
-        """Raises StoreUnavailable; then the first observations of the task may be written."""
+        """Learn corrections from gangs of unlike shares.
+
+        Raises StoreUnavailable; then the first observations of the task may be written.
+        """
         for seen in task.observations:
             theory = self._store.theory([seen.fingerprint]).get(seen.fingerprint)
             nodes = [task.nodes.get(node_id) for node_id in seen.gang.nodes]
@@ -184,7 +187,7 @@ class StoreWorkers:
     def _accuracy(self, question: ShowAccuracy) -> Message:
         unknown = [name for name in question.by if name not in KEYS]
         if unknown:
-            return Refused(reason=f"not a key: {', '.join(unknown)}; there are {', '.join(KEYS)}")
+            return Refused(reason=f"no key to group by: {', '.join(unknown)}; the keys are {', '.join(KEYS)}")
         return report(worth_measuring(self._store.executions(), question.shortest_s), question.by)
 
     def answer(self, task: tasks.Estimate) -> tasks.Answered:
@@ -219,8 +222,8 @@ class StoreWorkers:
     ) -> tuple[dict[GpuType, float], dict[GpuType, float]]:
         """Per-GPU samples/s of {a: 1} and of {a: 1, b: 1} on each type.
 
-        a and b are any two nodes of the type, which also answers for a type with a single node. They have
-        no name, so that no server's own history stands for its type.
+        a and b stand for any two nodes of the type, even where only one has joined. They have no node id, so
+        that the history of no single server stands for its type.
         """
         count = len(gpu_types)
         others = [one for one in sorted(nodes) if one not in gpu_types]
@@ -240,7 +243,7 @@ class StoreWorkers:
 
 
 def _starts(count: int) -> list[int]:
-    """Ends of alternating rows of one node and of two."""
+    """Ends of `count` pairs of rows, the first of one node and the second of two."""
     return [end for k in range(count) for end in (3 * k + 1, 3 * k + 3)]
 
 
