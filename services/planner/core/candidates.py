@@ -1,7 +1,7 @@
 """Which policy plans: the chosen one, else the configured one, else the stand-in. Volatile. Pure.
 
-A fact names a policy; whether that policy is installed and can plan is a question to the outside (`Look`). It
-is asked once in a life of the planner, and again each time the policy is chosen.
+A fact only names a policy; whether that policy is installed and can plan, outside work finds out (`Look`):
+once in a life of the planner, and again each time the policy is chosen.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,25 @@ STANDS_IN = Known(policy=STAND_IN, calls=dict(ROUNDS), sees_staying=True)
 
 
 class Candidates:
+    """The chosen, the configured and the stand-in policy, and what is known of each."""
+
     def __init__(self, configured: str) -> None:
         self._configured = configured
         self._answers: dict[str, Known | Unfit] = {}
         self._asked: set[str] = set()
         self._unreported: list[str] = []
         self._firsts: dict[str, Known | None] = {}
-        """by the policy chosen: which one plans, until something is learnt"""
+        """by chosen policy: the policy that plans; emptied whenever an answer comes"""
         self._looked: set[str] = set()
-        """policies chosen for which there is nothing to ask, until something is learnt"""
+        """chosen policies whose questions are all asked; emptied whenever an answer comes"""
 
     def resume(self) -> None:
-        """After a replay: the questions asked in it were never answered, so all are open again."""
+        """After a replay: its questions were never sent, so ask them again."""
         self._asked.clear()
         self._reconsider()
 
     def forget(self, policy: str) -> None:
-        """Ask about a policy again: it was chosen anew, and may have been mended meanwhile."""
+        """Ask about a policy again: it was chosen anew, and may have been repaired since."""
         self._answers.pop(policy, None)
         self._reconsider()
 

@@ -1,7 +1,7 @@
 """Claims on GPUs: by planned placements, by running workers, by measurements to be made. Pure.
 
-A claim on a node's GPUs lasts as long as any of the three says so. A placement superseded by a first
-plan has no plan any more, but claims what its workers still hold.
+A GPU is claimed as long as any of the three claims it. A placement that a first plan has superseded is not
+planned any more, but claims the GPUs that its workers still hold.
 """
 
 from collections import Counter
@@ -25,19 +25,19 @@ from shared.domain import gangs, in_turns
 
 class Claims(msgspec.Struct, kw_only=True):
     planned: dict[PlacementId, Placement] = {}
-    """planned and neither refused nor ended nor superseded"""
+    """planned placements that were neither refused nor superseded, and have not ended"""
     broken: set[PlacementId] = set()
-    """those of them that lost a worker, and train no more"""
+    """planned placements that lost a worker and do not train any more"""
     workers: dict[PlacementId, Configuration] = {}
-    """started and not stopped: GPUs by node, profiling included"""
+    """GPUs by node of workers that have started and not stopped, measurements included"""
     profiles: dict[PlacementId, NodeId] = {}
-    """one GPU each, promised to a measurement that is not over"""
+    """measurements that are not over, each with the node that owes it one GPU"""
     of_job: dict[JobId, PlacementId] = {}
     """the planned placement of each job that has one"""
     ordered: dict[PlacementId, set[NodeId]] = {}
-    """of placements that take turns: the nodes whose workers are ordered and may yet come up"""
+    """placements of rotas, each with the nodes whose worker is ordered and may still come up"""
     rotas: dict[PlacementId, str] = {}
-    """who holds the GPUs of a placement that takes turns, while it is planned, ordered or its workers run"""
+    """holders of placements of rotas, as long as they are planned or ordered or have workers"""
     counted: dict[str, Configuration] = {}
     """GPUs by node that each holder claims: a placement, or a rota for all of its own"""
     claimed: dict[NodeId, int] = {}
@@ -53,7 +53,7 @@ class Claims(msgspec.Struct, kw_only=True):
         return Counter(self.profiles.values())
 
     def _count(self, placement_id: PlacementId) -> None:
-        """Update `counted` and `claimed` for one placement, and for those that it takes turns with."""
+        """Update `counted` and `claimed` for a placement, and for the others of its rota."""
         holder = self._holder(placement_id)
         for node_id, gpus in self.counted.pop(holder, {}).items():
             left = self.claimed[node_id] - gpus
@@ -116,7 +116,7 @@ class Claims(msgspec.Struct, kw_only=True):
             self._count(placement_id)
 
     def order(self, fact: StartOrdered) -> None:
-        """Remember whose GPUs a worker has in turns: it may come up after its placement was withdrawn."""
+        """Remember the rota that a worker belongs to: it may come up after its placement was withdrawn."""
         if gangs.rota(fact.gang):
             self.ordered.setdefault(fact.placement_id, set()).add(fact.node_id)
             self.rotas[fact.placement_id] = in_turns.holder(fact.placement_id, fact.gang)
@@ -132,7 +132,7 @@ class Claims(msgspec.Struct, kw_only=True):
         self._stop(fact.placement_id, fact.node_id)
 
     def restart_node(self, fact: NodeJoined) -> None:
-        """Workers of the node's earlier life that it does not list are gone."""
+        """End the workers of the node's earlier life that the agent does not list: they are gone."""
         for placement_id in [pid for pid, place in self.workers.items() if fact.node_id in place]:
             if placement_id not in fact.workers:
                 self._stop(placement_id, fact.node_id)
@@ -143,7 +143,7 @@ class Claims(msgspec.Struct, kw_only=True):
             self.end_profile(placement_id, fact.node_id)
 
     def plan(self, fact: PlanPublished) -> None:
-        """Fold a plan: a first plan has everything that shall run, a fragment plan what starts besides."""
+        """Fold a plan: a first plan lists all that is to run, a fragment plan what starts beside it."""
         before = self.planned
         placements = {placement.placement_id: placement for placement in fact.placements}
         of_job = {placement.job_id: placement.placement_id for placement in fact.placements}
@@ -163,20 +163,20 @@ class Claims(msgspec.Struct, kw_only=True):
         self.broken = {placement_id for placement_id in self.broken if placement_id in self.planned}
 
     def drop_job(self, job_id: JobId) -> None:
-        """The job ended: it shall not start, and what still runs of it is stopping."""
+        """End the plan for a job that ended: it must not start, and its workers are stopping."""
         placement_id = self.of_job.get(job_id)
         if placement_id is not None:
             self.withdraw(placement_id)
 
     def _expect_no_more(self, placement_id: PlacementId, node_id: NodeId) -> None:
-        """A worker that was ordered there is up, or will not come up any more."""
+        """The worker that was ordered on the node is up, or will not come up."""
         expected = self.ordered.get(placement_id, set())
         expected.discard(node_id)
         if not expected:
             self.ordered.pop(placement_id, None)
 
     def _stop(self, placement_id: PlacementId, node_id: NodeId) -> None:
-        """A worker is gone, and placements are not started twice: that part of the claim is over."""
+        """End a worker's part of its placement's claim: a placement is not started twice."""
         self._expect_no_more(placement_id, node_id)
         held = self.workers.get(placement_id, {})
         held.pop(node_id, None)
@@ -193,7 +193,7 @@ class Claims(msgspec.Struct, kw_only=True):
         self._count(placement_id)
 
     def lose_copy(self, placement_id: PlacementId, node_id: NodeId) -> None:
-        """A copy is lost, the others train on; what its workers may still hold on the node stays claimed."""
+        """Take a lost copy out of its placement; GPUs that its workers may still hold stay claimed."""
         planned = self.planned.get(placement_id)
         rest = _rest(planned, node_id) if planned is not None and gangs.merges(planned.gang) else None
         if rest is not None:
@@ -202,7 +202,7 @@ class Claims(msgspec.Struct, kw_only=True):
 
 
 def _rest(planned: Placement, node_id: NodeId) -> Placement | None:
-    """What is left of it without a node; a gang that is none any more trains no more."""
+    """The placement without a node; None if no gang is left that could train."""
     rest = gangs.without(planned.gang, node_id)
     if rest is None or not planned.gang.on(node_id):
         return planned if rest is not None else None

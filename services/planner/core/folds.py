@@ -49,11 +49,12 @@ from shared.domain.states import ENDED, WAITING, IllegalMove, next_state
 from shared.domain.tally import WELL, Tally
 
 ON_ORDER = frozenset({PreemptReason.PLAN, PreemptReason.MERGE})
-"""reasons of ends whose stop a plan ordered, where one was ordered"""
+"""reasons of preemptions for which a plan ordered the stop; `stopped` learns from them how long stops take"""
 
 REFUSALS_FREE = 3
-"""of one job in a row that cost it no time: a plan may come too late, and the next one not"""
+"""refusals of one job in a row after which it is planned again at once: the plan may just have come late"""
 HOLD_MOST_S = 1_800.0
+"""longest time for which a refused job is not planned"""
 
 
 def fold(state: State, fact: Event) -> None:
@@ -142,6 +143,7 @@ def _started(state: State, fact: JobStarted) -> None:
 
 
 def _reported(job: TrackedJob, samples: float, at: float) -> None:
+    """Set the job's progress to a report's; the estimate of what it did since begins again at 0."""
     job.samples_done, job.samples_at = samples, at
     job.ahead, job.ahead_at = 0.0, at
 
@@ -197,7 +199,7 @@ def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
 def _plan_published(state: State, fact: PlanPublished) -> None:
     state.plans += 1
     if fact.token < state.token:
-        return  # of a leader that was already replaced: the placer refuses it
+        return  # its leader was already replaced, and the placer refuses it
     state.token = fact.token
     state.memory, state.memory_of = fact.memory, fact.policy
     if fact.kind == PlanKind.FIRST:
@@ -208,7 +210,7 @@ def _plan_published(state: State, fact: PlanPublished) -> None:
 
 
 def _take_other_turns(state: State, placement: Placement, at: float) -> None:
-    """What a running job has been given so far was given at its old share and speed."""
+    """Before a plan changes a running job's turns: count what it did at its old share and speed."""
     job, before = state.jobs.get(placement.job_id), state.claims.planned.get(placement.placement_id)
     if job is None or job.running is None or before is None or before is placement:
         return
@@ -240,7 +242,7 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
 
 
 def _hold_s(refusals: int) -> float:
-    """How long a job refused so often waits: else plan and refusal would follow each other for ever."""
+    """How long a job is not planned after so many refusals, lest plan and refusal alternate for ever."""
     beyond = refusals - REFUSALS_FREE
     return min(2.0**beyond, HOLD_MOST_S) if beyond > 0 else 0.0
 
@@ -264,13 +266,13 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
 def _node_lost(state: State, fact: NodeLost) -> None:
     for job in state.jobs.values():
         if job.running is not None and job.running.on(fact.node_id):
-            job.ordered_at = None  # a stop that a loss cuts short says nothing of how long stops take
+            job.ordered_at = None  # a stop that a loss cuts short does not show how long stops take
     _lose_copies(state, fact)
     _node_changed(state, fact)
 
 
 def _lose_copies(state: State, fact: NodeJoined | NodeLost, but: Collection[PlacementId] = ()) -> None:
-    """The copies on a node are gone; its GPUs are as they were, for workers may still hold them."""
+    """End the copies on a node; its GPUs stay claimed, since workers may still hold them."""
     for job in state.jobs.values():
         if job.tally.copies and job.placement is not None and job.placement not in but:
             _leave(state, job, fact.node_id, fact.at, saved=False)
@@ -278,7 +280,7 @@ def _lose_copies(state: State, fact: NodeJoined | NodeLost, but: Collection[Plac
 
 
 def _leave(state: State, job: TrackedJob, node_id: NodeId, at: float, *, saved: bool) -> None:
-    """A copy has ended and the others train on; the last one ends with its placement."""
+    """End a job's copy on a node while the others train on; the last copy ends with its placement."""
     job.tally.end(node_id, saved=saved)
     rest = gangs.without(job.running, node_id) if job.running is not None else None
     if job.running is None or rest is None or not job.running.on(node_id):
@@ -286,7 +288,7 @@ def _leave(state: State, job: TrackedJob, node_id: NodeId, at: float, *, saved: 
     held_s = at - job.running_since
     job.attained_gpu_s += held_s * job.running.on(node_id)
     before, after = shares_of(state, job.running), shares_of(state, rest)
-    for gpu_type, share in before.items():  # of the whole stretch `after` is counted at its end
+    for gpu_type, share in before.items():  # `after` is counted for the whole stretch when that ends
         more_s = held_s * (share - after.get(gpu_type, 0.0))
         job.received_s = job.received_s | {gpu_type: job.received_s.get(gpu_type, 0.0) + more_s}
     job.running = rest
@@ -312,7 +314,7 @@ def _start_ordered(state: State, fact: StartOrdered) -> None:
 
 
 def _enters(state: State, fact: StartOrdered) -> bool:
-    """Whether it stood by on the node."""
+    """Whether the job's processes stood by on the node, which they now occupy."""
     known = state.nodes.get(fact.node_id)
     if known is None or not known.residents_max or not gangs.resident(fact.gang):
         return False

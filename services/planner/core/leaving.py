@@ -1,10 +1,10 @@
 """Closes nodes that go away at a known time: when nothing more is placed on them. Pure.
 
-A start on such a node must pay before its agent takes its leave, `leave_before_end_s` before the end: what a
-restart costs, and the minimum that a job runs before it may be moved, must fit in between. Once they would
-not, for the costliest of the unfinished jobs, the node is closed: what runs on it stays there to the last,
-since its restart is due then anyway, and its other GPUs are nobody's. When the agent takes its leave the jobs
-save and wait anew. This holds whatever the policy: to all of them a closed node has no idle GPUs.
+The agent of such a node stops its jobs `leave_before_end_s` before the node's end. A start must pay before:
+a restart, and the time that a job runs before it may be moved, have to fit in between. When they do not, for
+the unfinished job whose restarts cost most, the node is closed. What runs on a closed node stays until the
+agent stops it, since its restart is due then anyway; its other GPUs stay idle. Stopped jobs save and go back
+to the queue. This holds for all policies: a view shows them no idle GPUs on a closed node.
 """
 
 from schemas.ids import GpuType, NodeId
@@ -31,7 +31,7 @@ def closed(state: State, at: float, settings: Settings) -> frozenset[NodeId]:
 
 
 def _needed_s(state: State, gpu_type: GpuType, settings: Settings) -> float:
-    """What a start on the type must have before it, of the job for which that is most."""
+    """Seconds that a start on the type needs to pay, for the unfinished job that needs most."""
     before_s = settings.restart_prior_s
     workloads = {job.workload for job in state.jobs.values()}
     cost_s = max(

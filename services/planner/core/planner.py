@@ -1,22 +1,22 @@
-"""The planner's decisions: when to plan, from what, and what comes of it.
+"""The planner's decisions: when to plan, from which view, and which plan to publish.
 
-It plans only while it leads, and one plan at a time, in steps: view → `Prepare` (what the policy wants
-to know, estimated) → `Resolve` (the policy decides) → `PlanPublished`, which counts once it comes back
-through the stream. What is in the making is volatile: a restart begins it anew.
+It plans only while it leads, one plan at a time, in steps: view → `Prepare` (the policy says which estimates
+it wants, and the estimator gives them) → `Resolve` (the policy decides) → `PlanPublished`, which counts once
+the stream brings it back. A plan in the making is volatile: a restart begins it anew.
 
-A first plan opens the round once the profiler has opened it, or after a grace period without the profiler.
-A fragment plan follows a change (see `triggers`) when GPUs are idle and jobs wait. Where a policy calls for a
-first plan instead, and moves running jobs only for waiting ones, one is made while somebody waits whom no
-fragment plan can serve. Either is made
-`fragment_settle_s` after the change, so that one plan takes in what happens together; but at once when a
-job arrives and no other job is on its way to the queue. Without a change there is no plan. A first plan
-that outlasts its round is published all the same, and the present round is planned next; a fragment plan
-that does is dropped, since it would end with its round.
+A first plan is made at the start of a round: once the profiler has opened the round, or after a grace period
+without the profiler. After a change (see `triggers`) a fragment plan is made if GPUs are idle and jobs wait.
+A policy may call for a first plan after a change instead; if it moves running jobs only so that waiting ones
+can start, a first plan is made only when a fragment plan cannot serve all that wait. Either is made
+`fragment_settle_s` after the change, so that one plan answers what happens together; but at once when a job
+arrives and no other job is on its way to the queue. Without a change there is no plan. A first plan that is
+ready after its round has ended is published all the same, and the present round is planned next; such a
+fragment plan is dropped, since it would end with its round.
 
-The latest choice of a policy wins: a `PolicyChosen` over the settings; and a planner that begins to lead
-with another policy in its settings than the previous leader announces that as a `PolicyChosen`. A fact
-names a policy; whether it can plan is asked of the outside (`candidates`), and until it is answered
-plans wait and triggers gather. Admission asks the same of a policy before it is chosen (`policy_checks`).
+The latest choice of a policy wins: a `PolicyChosen` over the settings. A planner that begins to lead with
+another policy in its settings than the previous leader announces it by a `PolicyChosen`. A fact only names a
+policy; outside work finds out whether it can plan (`candidates`), and until then plans wait and triggers are
+kept. Admission asks the same of a policy before it is chosen (`policy_checks`).
 """
 
 import math
@@ -57,7 +57,7 @@ from services.planner.solver.effort import Effort
 from shared.domain.cluster import round_at
 from shared.domain.core import Asked, Effects, Input, Publish, Work, WorkFailed
 
-NO_ESTIMATES = "no estimates at all: what runs was kept"
+NO_ESTIMATES = "no estimates at all: running jobs were kept, none started"
 
 
 class Making(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +68,11 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     policy: Known
     view: View
     stays_until: float
-    """when the first of the jobs that it leaves where they are may be moved"""
+    """cluster time at which the first of the jobs that it has to leave in place may be moved"""
     made_from: int
+    """stream sequence of the last fact in the view"""
     node_facts: int
+    """`State.node_facts` when the view was made"""
     notes: tuple[str, ...]
 
 
@@ -82,8 +84,8 @@ class Planner:
         self._candidates = Candidates(settings.policy)
         self._checks = PolicyChecks()
         self._gathered: dict[tuple[Trigger, bool], float] = {}
-        """triggers that came before the policy was known: whether a plan caused them, and when a plan is
-        due"""
+        """triggers that came before the policy was known, each with whether a plan caused it: when a plan is
+        due for it"""
         self._effort = effort
         self._schedule = Schedule(settings, grace_s)
         self._memo = Memo()
@@ -130,7 +132,7 @@ class Planner:
         return self._act(now)
 
     def resume(self, now: float) -> Effects:
-        """Nothing to publish again: a plan that was under way is begun anew once this planner leads."""
+        """Publish nothing: a plan that was in the making is begun anew once this planner leads."""
         self._schedule.expect(Call.FRAGMENT, now)
         self._candidates.resume()
         return [Work(look) for look in self._candidates.looks(self.state.policy)]
@@ -159,12 +161,12 @@ class Planner:
             self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
 
     def _held_until(self, fact: Event) -> float:
-        """Before then no plan serves the job that the fact says is refused."""
+        """Until when the job that was refused is not planned; 0 for a fact that is no refusal."""
         job = self.state.jobs.get(fact.job_id) if isinstance(fact, PlacementRefused) else None
         return 0.0 if job is None else job.held_until
 
     def _see_plan(self, plan: PlanPublished) -> None:
-        """Our plan is published; or another planner leads, as the lease will report too."""
+        """End the making of our own plan; stop leading where the plan has a newer leader's token."""
         if self._token is not None and plan.token >= self._token:
             self._making = None
         if self._token is not None and plan.token > self._token:
@@ -183,7 +185,7 @@ class Planner:
                 self._call(trigger, at, own=own)
 
     def _call(self, trigger: Trigger, at: float, *, own: bool) -> None:
-        """Have a plan made by `at`, of the kind that the policy wants; `own`: a plan caused the trigger."""
+        """Have a plan made at `at`, of the kind the policy calls for. `own`: a plan caused the trigger."""
         policy = self._policy()
         if policy is None:
             self._gathered[trigger, own] = min(at, self._gathered.get((trigger, own), at))
@@ -234,7 +236,7 @@ class Planner:
         return self._schedule.next(now, opening)
 
     def _kind(self, call: Call, policy: Known, now: float) -> PlanKind | None:
-        """Which plan to make at such a call; None: none, for it would change nothing."""
+        """Which kind of plan to make; None: no plan, since it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
         jobs = [self.state.jobs[job_id] for job_id in waiting(self.state)]
@@ -307,7 +309,7 @@ class Planner:
         if self._outlived(making, now):
             self._making = None
             return []
-        if making.call is Call.HELP and decision.left:  # somebody may have to move for them
+        if making.call is Call.HELP and decision.left:  # running jobs may have to move for those left out
             self._making = None
             self._schedule.expect(Call.FIRST, now)
             return []
@@ -324,7 +326,7 @@ class Planner:
         return [Publish(published(self.state, frame, decision, self._by_type))]
 
     def _expect_again(self, making: Making, decision: Decision) -> None:
-        """When the policy asks for it; or, if it may move jobs at any time, when it next may."""
+        """Have a plan made when the policy asks for one, or when a job that had to stay may be moved."""
         call = _call_for(making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT), making.policy)
         if decision.again_at is not None:
             self._schedule.expect(call, decision.again_at)
@@ -332,11 +334,12 @@ class Planner:
             self._schedule.expect(call, making.stays_until)
 
     def _outlived(self, making: Making, now: float) -> bool:
+        """Whether it is a fragment plan whose round has ended."""
         past = round_at(now, self._settings.round_s) > making.view.round
         return past and making.view.kind == PlanKind.FRAGMENT
 
     def _give_up(self, number: int, reason: str, now: float) -> None:
-        """Outside work failed as a whole: try again a little later, and say so then."""
+        """Outside work failed: make the plan a little later, with the reason as a note."""
         making = self._making
         if making is None or making.number != number:
             return

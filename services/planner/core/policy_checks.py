@@ -1,4 +1,4 @@
-"""Answers whether a policy could plan: each policy is checked once for all who ask. Volatile. Pure."""
+"""Answers whether a policy could plan. Questions about one policy share one check. Volatile. Pure."""
 
 from schemas.base import Message
 from schemas.questions import JudgePolicy, PolicyVerdict, Refused
@@ -18,11 +18,12 @@ class PolicyChecks:
             case Judged(policy=policy, unfit=unfit):
                 return self._answer(policy, PolicyVerdict(unfit=unfit))
             case WorkFailed(Judge(policy=policy), reason):
-                return self._answer(policy, Refused(reason=f"policy {policy} was not judged: {reason}"))
-            case Asked(ticket):
-                return [Reply(ticket, Refused(reason="the planner judges policies, no more"))]
+                return self._answer(policy, Refused(reason=f"policy {policy} could not be checked: {reason}"))
+            case Asked(ticket, question):
+                reason = f"the planner does not answer {type(question).__name__}"
+                return [Reply(ticket, Refused(reason=reason))]
             case _:
-                raise TypeError(f"no answer of a judge: {message}")
+                raise TypeError(f"not about a check of a policy: {message}")
 
     def _ask(self, policy: str, ticket: int) -> Effects:
         asking = self._asking.setdefault(policy, [])

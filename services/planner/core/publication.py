@@ -21,7 +21,7 @@ NODE_GONE = "a node that was chosen for it left while the plan was made"
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a plan beside the decision."""
+    """What a plan holds beside its decision."""
 
     view: View
     policy: str
@@ -34,7 +34,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpusByType:
-    """Of each type, GPUs of the gangs that jobs have, kept while the gang and the nodes are the same.
+    """GPUs by type of the gangs of jobs, computed once for each gang until nodes change.
 
     A cache: it is in no snapshot and changes no plan.
     """
@@ -67,17 +67,17 @@ def _by_type(state: State, gang: Gang) -> dict[GpuType, int]:
 def published(
     state: State, frame: Frame, decision: Decision, by_type: GpusByType | None = None
 ) -> PlanPublished:
-    """The plan, without the choices that stopped making sense while it was made.
+    """The plan, without choices whose jobs or nodes went away while it was made.
 
-    Ids hold the leader's token and the number of plans before this one, so neither a restart nor
-    another leader gives them again. They have no dots, because subjects are made of them.
+    Ids hold the leader's token and the number of plans before this one, so that neither a restart nor
+    another leader gives the same id. They have no dots, because they are parts of subjects.
     """
     by_type = by_type or GpusByType()
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
     held = _held(view)
     wanted = _wanted(state, held, decision)
-    choices = _holding(state, frame, wanted)
+    choices = _still_possible(state, frame, wanted)
     left = (*decision.left, *_dropped(wanted, choices), *_held_back(state, view))
     used = _gpus((choice.job_id, choice.gang) for choice in choices)
     idle = view.idle_gpus + _gpus((job_id, present.gang) for job_id, present in view.apart.items())
@@ -115,12 +115,12 @@ def _gpus(gangs_of: Iterable[tuple[JobId, Gang]]) -> int:
 
 
 def _held(view: View) -> dict[JobId, Present]:
-    """The jobs that stay where they are, whether the policy was shown them or not."""
+    """Jobs that have to stay where they are, whether the policy was shown them or not."""
     return view.apart | {job.job_id: job.present for job in view.jobs if job.stays and job.present}
 
 
 def _wanted(state: State, held: Mapping[JobId, Present], decision: Decision) -> tuple[Choice, ...]:
-    """What was decided, and where the jobs stay of which the policy did not know."""
+    """The policy's choices, and the places of jobs that have to stay and that it was not shown."""
     known = {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
     unknown = [
         Choice(
@@ -137,7 +137,7 @@ def _wanted(state: State, held: Mapping[JobId, Present], decision: Decision) -> 
 
 
 def _by_now(state: State, held: Mapping[JobId, Present], choice: Choice) -> Choice:
-    """Of a job that stays, the copies that train on: some may have ended while the plan was made."""
+    """The choice with the copies that still train: some may have ended while the plan was made."""
     present, now = held.get(choice.job_id), state.claims.placement_of(choice.job_id)
     if (
         present is None
@@ -149,8 +149,8 @@ def _by_now(state: State, held: Mapping[JobId, Present], choice: Choice) -> Choi
     return Choice(job_id=choice.job_id, gang=now.gang, throughput=now.throughput, layer=now.layer)
 
 
-def _holding(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
-    """The choices whose jobs are still there, and whose nodes are."""
+def _still_possible(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
+    """The choices whose jobs have not ended and whose nodes are usable still."""
     choices = [choice for choice in wanted if choice.job_id in state.jobs]
     if frame.node_facts == state.node_facts:
         return choices
@@ -171,7 +171,7 @@ def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
 
 
 def _held_back(state: State, view: View) -> list[Left]:
-    """Jobs that a first plan was not made for, since the placer refused them again and again."""
+    """Jobs that a first plan left out, because the placer refused them several times in a row."""
     if view.kind is not PlanKind.FIRST:
         return []
     shown = {job.job_id for job in view.jobs} | set(view.apart)
@@ -183,10 +183,13 @@ def _held_back(state: State, view: View) -> list[Left]:
 
 
 def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId]) -> Placement:
-    """The present one, where it stays as it is; copies do so only if the job may not be moved."""
+    """The choice as a placement: the present one, if nothing changes.
+
+    A gang of copies is kept only if the job has to stay; else a plan merges it and starts a new one.
+    """
     present = state.claims.placement_of(choice.job_id)
     kept = None if present is None else _kept(state, present.gang, choice, held)
-    if present is not None and kept == present.gang and _said(present) == _said(choice):
+    if present is not None and kept == present.gang and _terms(present) == _terms(choice):
         return present
     return Placement(
         placement_id=present.placement_id if present and kept else PlacementId(f"{choice.job_id}-{serial}"),
@@ -199,7 +202,7 @@ def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId
 
 
 def _kept(state: State, present: Gang, choice: Choice, held: Collection[JobId]) -> Gang | None:
-    """The gang that the job runs on with, perhaps in other turns; None: it starts anew."""
+    """The gang with which the job runs on, perhaps in other turns; None: it starts anew."""
     if not gangs.retimes(present, choice.gang):
         same = gangs.keeps(present, choice.gang) or (choice.job_id in held and present == choice.gang)
         return present if same else None
@@ -209,12 +212,12 @@ def _kept(state: State, present: Gang, choice: Choice, held: Collection[JobId]) 
 
 
 def _runs_commands(state: State, gang: Gang) -> bool:
-    """Whether it has processes, which know their tasks from their start."""
+    """Whether the gang is of processes, whose tasks are fixed when they start."""
     return any(state.nodes[node_id].runs_commands for node_id in gang.nodes)
 
 
-def _said(of: Placement | Choice) -> tuple[float, Layer, float]:
-    """What a plan says of a place beside its gang."""
+def _terms(of: Placement | Choice) -> tuple[float, Layer, float]:
+    """Throughput, layer and share: what a plan says of a place beside its gang."""
     return of.throughput, of.layer, of.share
 
 
@@ -240,7 +243,7 @@ def _left_out(
 def _holders(
     held: Iterable[tuple[JobId, Mapping[GpuType, int]]], lists: Collection[tuple[GpuType, ...]]
 ) -> dict[GpuType, dict[JobId, int]]:
-    """GPUs by job, by type, once the plan is carried out; of the types in `lists`."""
+    """GPUs by type and job once the plan is carried out, for the types in `lists`."""
     holders: dict[GpuType, dict[JobId, int]] = {gpu_type: {} for gpu_type in chain.from_iterable(lists)}
     for job_id, own in held:
         for gpu_type, gpus in own.items():
@@ -258,7 +261,7 @@ def _places(state: State, kind: PlanKind, choices: Sequence[Choice]) -> list[tup
 
 
 def _most(holders: dict[GpuType, dict[JobId, int]], types: tuple[GpuType, ...]) -> tuple[JobId, ...]:
-    """The jobs with most GPUs of some types, most first, then by id."""
+    """The jobs that have most GPUs of some types, in descending order, ties by id."""
     total: dict[JobId, int] = {}
     for gpu_type in types:
         own = holders[gpu_type]

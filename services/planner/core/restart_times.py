@@ -1,8 +1,8 @@
 """Measured durations of restarts: means by workload and GPU type. Pure.
 
-A restart has two parts: from the order to stop until the GPUs are free, and from the order to start
-until the gang is up. Where all of a job's processes stand by, that is a switch, and measured apart. What is
-believed beforehand counts as one more observation.
+A restart has two parts: the stop, from its order until the GPUs are free, and the start, from its order until
+the gang is up. Where all of a job's processes stand by, the start is a switch, which has a mean of its own.
+The duration expected before any observation (`before_s`, seconds) counts as one observation.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,11 @@ from schemas.ids import Fingerprint, GpuType
 from schemas.settings import Switching
 
 START_SHARE = 2 / 3
-"""of a restart about which nothing is known: 10 s of 15 s start it (Hadar)"""
+"""the start's share of a restart, before any observation: 10 s of 15 s (Hadar)"""
 SWITCH_S: Mapping[Switching, float] = {"default": 5.8748, "pipeswitch": 0.00636, "hare": 0.00314}
-"""of a switch about which nothing is known: means of all models (Hare, table III)"""
+"""seconds of a switch before any observation: means of all models (Hare, table III)"""
 REMEMBERED = 20
-"""observations; older ones count less and less, so a mean follows what changes"""
+"""observations that a mean is made of; older ones count less and less, so it follows changes"""
 WORKLOADS_REMEMBERED = 10_000
 
 
@@ -43,15 +43,18 @@ class Restart(msgspec.Struct, frozen=True, array_like=True):
         return self.start.believed(before_s * START_SHARE) + self.stop.believed(before_s * (1 - START_SHARE))
 
     def expected_switch_s(self, before_s: float) -> float:
-        """Whoever stands by is saved beside what runs next, so as far as is known stopping takes nothing."""
+        """Seconds of a switch and of the stop before it, which takes none until it is observed to.
+
+        A job that stands by is saved while the next one runs.
+        """
         return self.switch.believed(before_s) + self.stop.believed(0.0)
 
 
 class RestartTimes(msgspec.Struct, kw_only=True):
     known: dict[Fingerprint, dict[GpuType, Restart]] = {}
-    """what is known of a workload is replaced, never changed"""
+    """by workload; an entry is replaced, never changed, so that caches can compare identities"""
     longest_start_s: float = 0.0
-    """that was ever observed"""
+    """the longest that was ever observed"""
     longest_stop_s: float = 0.0
 
     def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
@@ -94,19 +97,19 @@ class RestartTimes(msgspec.Struct, kw_only=True):
         }
 
     def switch_cost_s(self, workload: Fingerprint, types: Iterable[GpuType], before_s: float) -> float:
-        """Of a gang on these types whose processes stand by: the longest."""
+        """Seconds of a switch of a gang on these types: the longest of its types."""
         own = self.known.get(workload, {})
         return max(
             (own.get(gpu_type, Restart()).expected_switch_s(before_s) for gpu_type in types), default=before_s
         )
 
     def cost_s(self, workload: Fingerprint, types: Iterable[GpuType], before_s: float) -> float:
-        """Of a gang on these types: the longest."""
+        """Seconds of a restart of a gang on these types: the longest of its types."""
         own = self.known.get(workload, {})
         return max(
             (own.get(gpu_type, Restart()).expected_s(before_s) for gpu_type in types), default=before_s
         )
 
     def at_most_s(self, before_s: float) -> float:
-        """No restart of any workload is expected to cost more."""
+        """Seconds that no restart of any workload is expected to exceed."""
         return before_s + self.longest_start_s + self.longest_stop_s

@@ -1,4 +1,4 @@
-"""When the next plan is due. Volatile: after a restart it fills anew. Pure."""
+"""When the next plan is due. Volatile: a restart begins it anew. Pure."""
 
 import math
 from enum import StrEnum
@@ -39,7 +39,7 @@ class Schedule:
         self._not_before = self.settled(now)
 
     def begun(self, call: Call) -> None:
-        """Such a plan is begun; it replaces a fragment plan that was due, and a first plan replaces all."""
+        """A plan is begun. It replaces a fragment plan that was due; a first plan replaces all that were."""
         for other in Call if call is Call.FIRST else (Call.FRAGMENT, call):
             self._due.pop(other, None)
 
@@ -70,7 +70,7 @@ class Schedule:
         return min([first, *((max(at, self._not_before), call) for call, at in self._due.items())])
 
     def boundary(self, now: float) -> float:
-        """When the next round begins, later than `now` however the division was rounded."""
+        """When the next round begins: after `now`, whichever way the division was rounded."""
         start = (round_at(now, self._round_s) + 1) * self._round_s
         return start if start > now else start + self._round_s
 

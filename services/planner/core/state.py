@@ -1,7 +1,4 @@
-"""What the planner knows from facts about jobs and nodes; `folds` has what each fact changes.
-
-Which GPUs are taken is in `claims`.
-"""
+"""The planner's state: what facts said of jobs and nodes. `claims` has which GPUs are taken."""
 
 import msgspec
 
@@ -47,19 +44,19 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     sensitivity: float = 1.0
     single_gpu: dict[GpuType, float] = {}
     gpu_types: tuple[GpuType, ...] = ()
-    """of `single_gpu`"""
+    """the types in `single_gpu`"""
     restarts: int = 0
     held_s: float = 0.0
-    """time for which it held GPUs, without the present placement"""
+    """seconds for which it held GPUs, without the present placement"""
     attained_gpu_s: float = 0.0
     received_s: dict[GpuType, float] = {}
     """see `ViewJob.received_s`"""
     running: Gang | None = None
     running_since: float = 0.0
     share: float = 1.0
-    """of its GPUs' time that it has"""
+    """share of its GPUs' time that the job has; below 1 where it takes turns"""
     ordered_at: float | None = None
-    """when its workers were ordered to start, or to stop, until they have"""
+    """when its workers were ordered to start or stop; None once they have"""
     switched: bool = False
     """whether all processes of its newest placement stood by when they were ordered to start"""
     samples_done: float = 0.0
@@ -67,59 +64,59 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     samples_at: float = 0.0
     """time of that report, or of the start of the present run if that was later"""
     ahead: float = 0.0
-    """samples that it has done since then, as estimated, before it took its present turns"""
+    """samples done between `samples_at` and `ahead_at`, as estimated"""
     ahead_at: float = 0.0
-    """when it began to take them; or else as `samples_at`"""
+    """when it took its present turns; `samples_at` if it has taken no others since"""
     refusals: int = 0
-    """of its placements, one after the other, without a start in between"""
+    """refusals of its placements in a row, without a start in between"""
     held_until: float = 0.0
-    """while it waits no plan is made for it before: the placer refuses it again and again"""
+    """cluster time before which it is not planned, because the placer refused it several times in a row"""
     placement: PlacementId | None = None
-    """the newest whose start was ordered"""
+    """the newest placement whose start was ordered"""
     tally: Tally = msgspec.field(default_factory=Tally)
-    """of that placement"""
+    """samples of that placement"""
 
 
 class State(msgspec.Struct, kw_only=True):
     seq: int = 0
-    """of the last fact; the shell sets it"""
+    """stream sequence of the last fact; the shell sets it"""
     jobs: dict[JobId, TrackedJob] = {}
     coming: dict[JobId, None] = {}
-    """those on their way to the queue"""
+    """jobs on their way to the queue"""
     waiting: dict[JobId, None] = {}
-    """those in the queue, some with the promise of GPUs"""
+    """jobs in the queue, those with a planned placement too"""
     nodes: dict[NodeId, KnownNode] = {}
     node_facts: int = 0
     """number of facts so far that changed the nodes"""
     residents: dict[NodeId, Residents] = {}
-    """processes of relaxed jobs that are there, by node where they stand by between placements"""
+    """by node: processes of relaxed jobs that run there, or stand by between placements"""
     claims: Claims = msgspec.field(default_factory=Claims)
     restarts: RestartTimes = msgspec.field(default_factory=RestartTimes)
     moves_from: float = 0.0
-    """when what plans took from running jobs is made up for (see `staying`)"""
+    """cluster time from which the restart budget allows moves again (see `staying`)"""
     opened_round: int = -1
     """the last round the profiler opened"""
     planned_round: int = -1
     """the last round with a first plan"""
     plans: int = 0
-    """published so far: makes ids unique"""
+    """plans published so far; makes ids unique"""
     token: int = 0
-    """the newest leader's, as seen in plans"""
+    """the newest leader's token, as seen in plans"""
     policy: str = ""
-    """chosen at run time; empty: the settings say"""
+    """the policy chosen at run time; empty: that of the settings"""
     memory: bytes = b""
-    """the policy's, from its last decision"""
+    """the memory in the last plan (see `Policy`)"""
     memory_of: str = ""
-    """the policy it belongs to"""
+    """the policy that the memory belongs to"""
 
 
 def is_held(state: State, job_id: JobId, at: float) -> bool:
-    """Whether it waits, and was refused so often that no plan is made for it yet."""
+    """Whether the job waits and is not planned yet, because the placer refused it several times in a row."""
     return state.jobs[job_id].held_until > at and job_id in state.waiting
 
 
 def stands_by(state: State, job_id: JobId, gang: Gang) -> bool:
-    """Whether it has a process for each GPU of the gang: it starts there by a switch."""
+    """Whether a process of the job stands by for each GPU of the gang, so that it starts by a switch."""
     return gangs.resident(gang) and all(
         one.node in state.residents and state.residents[one.node].processes.get(job_id, 0) >= one.gpus
         for one in gang.members

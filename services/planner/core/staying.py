@@ -1,16 +1,19 @@
-"""The jobs that a first plan leaves where they are: moving them costs too much, or is not allowed. Pure.
+"""The jobs that a first plan has to leave where they are. Pure.
 
 A job that is not preemptible keeps its place from its start to its end, whatever the policy. For all others
-two limits hold. One that started is left alone until it has run for so many times what its restart costs.
-And restarts have a budget: GPU-seconds that a first plan costs running jobs are made up for at a share of
-the cluster's GPU time, and until they are, all that runs is left alone. So in any stretch of time plans
-spend at most that share of its GPU time, and what the first plan in it spent.
+there are two limits, a minimum and a budget:
 
-Copies of a job are no such matter: that plans merge them is how they run. Nothing holds a job on a node that
-is lost or drains; nor the budget one whose node has been promised
-to measurements beyond its GPUs. Besides, what runs on a node that is closed (see `leaving`) stays there.
+- A job that started may be moved once it has run for `minimum_run_restarts` times the cost of its restart.
+- The GPU-seconds that a first plan costs running jobs are paid back at `restart_share_max` of the cluster's
+GPU
+  time, and until they are, no running job may be moved. So in any stretch of time plans spend at most that
+  share of its GPU time, and what the first plan in it spent.
 
-Where one job of a rota stays all do: the one holds the rota's GPUs whole, so to move the others frees none.
+Neither limit is about copies of a job, since plans merge copies as a part of how they run. Neither holds a
+job on a node that is lost or drains. The budget does not hold a job on a node with more GPUs claimed than it
+has, as by measurements. What runs on a closed node (see `leaving`) stays there.
+
+If one job of a rota stays, all do: it holds all GPUs of the rota, so that moving the others frees none.
 """
 
 import math
@@ -33,7 +36,7 @@ class Stays(msgspec.Struct, frozen=True):
     placements: dict[JobId, Placement] = {}
     """by job: where it stays"""
     until: float = math.inf
-    """when the first of them may be moved, or so"""
+    """cluster time at which the first of those within the limits may be moved"""
 
 
 def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeId] = frozenset()) -> Stays:
@@ -49,7 +52,7 @@ def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeI
 
 
 def _where(state: State, holds: Callable[[Placement], bool]) -> dict[JobId, Placement]:
-    """Jobs that may stay at such placements."""
+    """Jobs whose placements are such, and who can stay there."""
     return {
         job_id: placement
         for job_id, placement_id in state.claims.of_job.items()
@@ -70,7 +73,7 @@ def _within_limits(state: State, at: float, settings: Settings) -> Stays:
     for job_id, placement_id in state.claims.of_job.items():
         job = state.jobs.get(job_id)
         if job is None or (paid_at <= at and _has_run_for(job, longest_s, at)):
-            continue  # most have
+            continue  # most jobs
         placement = state.claims.planned[placement_id]
         if not _may_stay(state, job, placement) or _merges(job, placement):
             continue
@@ -88,7 +91,7 @@ def _has_run_for(job: TrackedJob, seconds: float, at: float) -> bool:
 
 
 def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
-    """Called before a plan is folded: put off further moves until those of the plan are made up for."""
+    """Before a plan is folded: forbid further moves until what it costs running jobs is paid back."""
     if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
         return
     spent = _spent(state, plan, settings)
@@ -117,7 +120,7 @@ def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
 
 
 def _move_s(state: State, job_id: JobId, job: TrackedJob, to: Gang | None, settings: Settings) -> float:
-    """To where its processes stand by it moves by a switch."""
+    """Seconds that a move costs the job: a switch where its processes stand by, else a restart."""
     if to is not None and stands_by(state, job_id, to):
         before_s = SWITCH_S[settings.switching]
         return state.restarts.switch_cost_s(job.workload, types_of(state, to), before_s)
@@ -138,12 +141,12 @@ def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
 
 
 def _merges(job: TrackedJob, placement: Placement) -> bool:
-    """Copies are merged by every first plan that may end them: no minimum and no budget is about that."""
+    """Whether it is a gang of copies that a first plan may merge, to which neither limit applies."""
     return job.preemptible and gangs.merges(placement.gang)
 
 
 def _grown_at(state: State, job: TrackedJob, at: float, settings: Settings) -> float:
-    """When it may be moved: after its minimum. One that only starts is as one that runs from now on."""
+    """When the job has run for its minimum. One that is still starting counts as running from now on."""
     if not job.preemptible:
         return math.inf
     since = at if job.running is None else job.running_since

@@ -14,7 +14,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
 
     token: int | None
     announce: bool = False
-    """this planner was set to another policy than the one that led before it"""
+    """whether this planner's settings name another policy than those of the leader before it"""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +30,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     calls: dict[Trigger, PlanKind]
     """which kind of plan each trigger calls for"""
     sees_staying: bool = False
-    """it is shown jobs that it may not move"""
+    """whether views show it the jobs that it has to leave in place"""
     moves_for_waiting: bool = False
-    """it moves running jobs only so that waiting ones can start"""
+    """whether it moves running jobs only so that waiting ones can start"""
     fills_any_room: bool = False
-    """a single idle GPU is room for any job"""
+    """whether it can use a single idle GPU for any job"""
 
 
 class Unfit(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judge(msgspec.Struct, frozen=True, kw_only=True):
-    """As `Look`, for somebody who has not chosen the policy yet."""
+    """As `Look`, for a policy that is not chosen yet."""
 
     policy: str
 
@@ -57,10 +57,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepare(msgspec.Struct, frozen=True, kw_only=True):
-    """Find out what the policy wants to know, and have it estimated."""
+    """Ask the policy which configurations it wants estimates of, and have them estimated."""
 
     number: int
-    """of the plan in the making: an answer to an earlier one is void"""
+    """number of the plan in the making: an answer to an earlier one is void"""
     policy: str
     view: View
 
@@ -68,7 +68,7 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     policy: str
-    """who decides: the one asked, or `fifo` in its place"""
+    """the policy that decides: the one asked, or `fifo` in its place"""
     wanted: Configurations
     estimates: Estimated
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Which facts call for a plan; what kind, and whether at all, is for the policy to say (`Policy.calls`)."""
+"""Which facts are triggers. `Policy.calls` says which kind of plan a trigger calls for, if any."""
 
 from schemas.base import Event
 from schemas.events import (
@@ -47,13 +47,14 @@ TRIGGERS: dict[type[Event], Trigger] = {
 CALLS_FOR_NOTHING: frozenset[type[Event]] = frozenset(
     {JobSubmitted, JobProfiled, JobStarted, StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed}
 )
-"""facts that call for no plan, and have no part in when a plan is due; most facts are of these"""
+"""facts that call for no plan and do not change when one is due; most facts are such"""
 
 
 def trigger_of(fact: Event) -> Trigger | None:
-    """The trigger that a fact is; a plan, if GPUs that it leaves may serve jobs it did not consider.
+    """The trigger that a fact is, or None.
 
-    Those that it did consider would be left out again for the same reason.
+    A plan is one if it left jobs unconsidered, outside its window: idle GPUs may serve them. Jobs that it did
+    consider would be left out again for the same reason.
     """
     if isinstance(fact, PlanPublished):
         if fact.kind is PlanKind.FRAGMENT and not fact.placements:
@@ -66,7 +67,8 @@ def trigger_of(fact: Event) -> Trigger | None:
 def is_a_plans_own(fact: Event) -> bool:
     """Whether the fact is a plan or carries one out.
 
-    Such facts call for no first plan: with a policy that plans at events each plan would call for the next.
+    Such facts call for no first plan, since with a policy that plans at events each plan would cause the
+    next.
     """
     by_plan = isinstance(fact, JobPreempted) and (
         fact.reason is PreemptReason.PLAN or (fact.reason is PreemptReason.MERGE and fact.cause is not None)

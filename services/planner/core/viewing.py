@@ -1,4 +1,4 @@
-"""From state to view: what a policy gets to see of the cluster at one instant. Pure."""
+"""From state to view: what a policy sees of the cluster at one instant. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -29,28 +29,28 @@ class Memo(msgspec.Struct, kw_only=True):
     node_facts: int = -1
     """`State.node_facts` when the fields below were computed"""
     leave: bool = False
-    """whether some node goes away one day"""
+    """whether some node goes away at a known time"""
     types: tuple[GpuType, ...] = ()
     """GPU types of all nodes, in alphabetical order"""
     whole: tuple[ViewNode, ...] = ()
     """the usable nodes with every GPU idle"""
     nodes: dict[tuple[NodeId, int], ViewNode] = {}
-    """a node with so many of its GPUs idle"""
+    """by node and number of idle GPUs: the node as views show it"""
     places_of: dict[NodeId, int] = {}
-    """in `whole`"""
+    """each node's index in `whole`"""
     taken: dict[NodeId, int] = {}
     seen: tuple[ViewNode, ...] = ()
     """the nodes of the last view, without the GPUs taken then"""
     usable: dict[tuple[GpuType, ...], tuple[GpuType, ...]] = {}
     """by the GPU types that a job has speeds on: those that the cluster has"""
     jobs: dict[JobId, ViewJob] = {}
-    """what is the same of a job in view after view"""
+    """jobs as views show them, without the fields that change from view to view"""
     places: dict[PlacementId, "PlacedJob"] = {}
-    """of the last view, or of the one in the making: where each placement's job is"""
+    """by placement of the last view, or of the one in the making: where its job is"""
     restarts: dict[Fingerprint, tuple[dict[GpuType, Restart], dict[GpuType, float]]] = {}
     """what was known of a workload's restarts, and what they are expected to take"""
     places_before: dict[PlacementId, "PlacedJob"] = {}
-    """of the view before it"""
+    """`places` of the view before"""
 
 
 class PlacedJob(msgspec.Struct, frozen=True):
@@ -59,9 +59,9 @@ class PlacedJob(msgspec.Struct, frozen=True):
     """where the job runs by now"""
     present: Present | None
     shares: dict[GpuType, float]
-    """of the GPUs that it runs on, by type, times its share of their time"""
+    """by type: share of its GPUs that are of the type, times its share of their time"""
     gpus: float
-    """that it runs on, times its share of their time"""
+    """GPUs that it runs on, times its share of their time"""
 
 
 def view_of(
@@ -79,11 +79,14 @@ def view_of(
     shown: bool = False,
     closed: frozenset[NodeId] = frozenset(),
 ) -> View:
-    """A first plan sees all GPUs but profiling's and all jobs; a fragment plan what is idle and waits.
+    """What a policy sees: all jobs and GPUs; for a fragment plan, waiting jobs and idle GPUs.
 
-    `staying`: jobs that a first plan leaves where they are; `shown`: the policy sees them all the same, but
-    those whose nodes have fewer GPUs by now than they hold there.
-    `closed`: nodes of which only the GPUs of jobs that stay are there to see.
+    GPUs that measurements hold are never among them.
+
+    `restart_s`, `switch_s`: expected seconds of a restart and of a switch before any was observed. `staying`:
+    jobs that a first plan has to leave where they are. `shown`: the policy sees them all the same, except
+    those on nodes that have fewer GPUs by now than their jobs hold. `closed`: nodes that show no GPUs but
+    those of jobs that stay.
     """
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
@@ -134,7 +137,7 @@ def _marked(
 
 
 def _warm(state: State) -> dict[JobId, dict[NodeId, int]]:
-    """Processes that stand by, or run, by job and node that may be used."""
+    """Processes that stand by or run, by job and usable node."""
     found: dict[JobId, dict[NodeId, int]] = {}
     for node_id, there in state.residents.items():
         if there.processes and state.nodes[node_id].usable:
@@ -164,7 +167,7 @@ def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> t
 
 
 def _too_large(state: State, staying: Mapping[JobId, Placement]) -> Mapping[JobId, Placement]:
-    """Those on nodes that have fewer GPUs than all of them hold there: no choice keeps them."""
+    """Jobs on nodes that have fewer GPUs than jobs that stay hold there: no choice could keep them all."""
     nodes = {
         node_id for node_id, gpus in _gpus(staying.values()).items() if gpus > state.nodes[node_id].node.gpus
     }
@@ -187,7 +190,7 @@ def _taken(
 
 
 def _shut(state: State, closed: Iterable[NodeId], shown: Mapping[NodeId, int]) -> dict[NodeId, int]:
-    """All GPUs of closed nodes, but those that are shown as their jobs' own."""
+    """GPUs of closed nodes by node, except those of jobs that stay, which the view shows."""
     return {node_id: state.nodes[node_id].node.gpus - shown.get(node_id, 0) for node_id in closed}
 
 
@@ -315,7 +318,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
 
 
 def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
-    """What is the same until the job is queued or preempted, or a copy of it ends.
+    """The fields that stay the same until the job is queued or preempted, or a copy of it ends.
 
     `attained_gpu_s` is without the present run.
     """
@@ -375,7 +378,7 @@ def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo)
 
 
 def _served(state: State, job: TrackedJob) -> tuple[dict[GpuType, float], float]:
-    """What a second of running counts: by type, and GPU-seconds."""
+    """What the job receives in a second of running: share by type, and GPU-seconds."""
     shares, gpus = shares_of(state, job.running), job.running.gpus if job.running else 0
     if job.share == 1.0:
         return shares, gpus
@@ -383,7 +386,7 @@ def _served(state: State, job: TrackedJob) -> tuple[dict[GpuType, float], float]
 
 
 def _where(job: TrackedJob, placement: Placement) -> Present | None:
-    """None: it cannot stay there."""
+    """Where the job runs or is about to run; None: it cannot stay there."""
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return None
     runs = job.running == placement.gang or _is_retimed(job, placement)
@@ -391,7 +394,7 @@ def _where(job: TrackedJob, placement: Placement) -> Present | None:
 
 
 def _is_retimed(job: TrackedJob, placement: Placement) -> bool:
-    """It runs there, and will take other turns in a moment."""
+    """Whether the job runs there in other turns, and will take these in a moment."""
     return job.running is not None and gangs.retimes(job.running, placement.gang)
 
 

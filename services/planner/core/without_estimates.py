@@ -1,4 +1,4 @@
-"""The decision when there is no estimate at all: what runs is kept, nothing starts. Pure."""
+"""The decision without any estimate. Pure."""
 
 from schemas.plans import PlanKind, Waiting
 from services.planner.policies.contract.decision import Decision, Left
@@ -7,7 +7,7 @@ from services.planner.policies.kit.keeping import kept
 
 
 def keep_running(view: View, note: str) -> Decision:
-    """What to do without any estimate: a first plan keeps what runs, a fragment plan starts nothing."""
+    """A first plan keeps running jobs where they are; nothing starts. `note`: why, for the plan."""
     choices, _ = kept(view, everything=True) if view.kind == PlanKind.FIRST else ((), {})
     placed = {choice.job_id for choice in choices}
     left = (job.job_id for job in view.jobs if job.job_id not in placed)
