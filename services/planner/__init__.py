@@ -1,1 +1,1 @@
-"""Rounds, priorities, service window, configurations, the integer program, and the policies."""
+"""Decides which jobs run where: when to plan, the policies, and the integer program that they solve."""

@@ -1,4 +1,4 @@
-"""A planner that begins to lead with another policy in its settings than the one before announces that."""
+"""Tells a planner that it leads, and whether its settings name another policy than the last leader's."""
 
 from services.planner.core.tasks import Leadership
 from shared.runtime.bus.contract import State
@@ -14,7 +14,7 @@ async def begin_to_lead(inbox: Inbox, store: State, clock: Clock, *, policy: str
 
 
 async def _differs(store: State, clock: Clock, policy: bytes) -> bool:
-    """Whether the leader before was configured with another policy; ours is written down."""
+    """Whether the last leader was configured with another policy; stores ours in its place."""
     try:
         async with clock.within(LIMIT_REAL_S):
             before = await store.get(CONFIGURED)

@@ -9,9 +9,9 @@ class Fallbacks(msgspec.Struct):
     """Plans that were made although the policy failed, since the planner started."""
 
     stood_in: int = 0
-    """by the stand-in: the policy raised, or decided what cannot be"""
+    """plans by the stand-in, because the policy raised or its decision broke a rule"""
     unsolved: int = 0
-    """by the policy, asked again without solving: it crashed or overran its deadline"""
+    """plans by the policy without solving, because it crashed or overran its deadline"""
 
 
 HELP = {

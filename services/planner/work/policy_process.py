@@ -1,4 +1,4 @@
-"""Policies and the solver, served where they can be ended: see `shared.runtime.offload`."""
+"""Serves policies and the solver in a process that can be ended: see `shared.runtime.offload`."""
 
 import msgspec
 
@@ -44,7 +44,7 @@ class PolicyServer:
                 return decided_by(self._registry, step, self._dump.watching(step, solve))
 
     def _continued(self, step: Decide) -> Decide:
-        """With the very view of the first step, if it is of that plan: what a policy made of it holds."""
+        """The step with the view object of `Want`, if the two are equal: policies cache by the object."""
         view, self._view = self._view, None
         if view is None or view is step.view or view != step.view:
             return step

@@ -1,4 +1,4 @@
-"""Saves the problem of every plan, for `hopyard solve`: by round, kind and number within the round."""
+"""Saves the problem of every plan for `hopyard solve`, in files named by round, kind and number."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ class Dump:
     """Notes problems as they are solved, and writes them when there is time for it."""
 
     def __init__(self, folder: str) -> None:
-        """`folder`: empty for none. A problem that cannot be saved is logged; plans go on."""
+        """`folder`: empty: nothing is saved. A problem that cannot be saved is logged; planning goes on."""
         self._folder = Path(folder) if folder else None
         self._noted: list[_Noted] = []
 
@@ -55,13 +55,13 @@ class Dump:
 
 
 def _names(problem: Problem, step: Decide) -> tuple[str, ...]:
-    """The jobs' ids, where the policy's problem is about the jobs it asked about."""
+    """Ids of the problem's jobs, if it is about the jobs of `wanted`; else their indices."""
     wanted = step.wanted.jobs
     return wanted if len(wanted) == problem.jobs else tuple(str(index) for index in range(problem.jobs))
 
 
 def _unused(folder: Path, view: View) -> Path:
-    """The first name in the round that is not taken; a restarted planner counts on."""
+    """The first name of the round that is not taken, also after a restart."""
     taken = {path.name.split(".")[0].rsplit("-", 1)[1] for path in folder.glob(f"{view.round:06d}-*.json.gz")}
     number = next(number for number in range(len(taken) + 1) if f"{number:04d}" not in taken)
     return folder / f"{view.round:06d}-{view.kind.value}-{number:04d}.json.gz"

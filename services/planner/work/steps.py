@@ -1,6 +1,6 @@
-"""A look at a policy and the two steps of a plan, guarded: what is asked of a policy, what comes back.
+"""Calls policies: loads one, and does the two steps of a plan. An exception of a policy becomes an answer.
 
-Runs inline or in a process of its own (`policy_process`); everything here can be sent there. No I/O.
+Runs inline or in a process of its own (`policy_process`); requests and answers can be sent there. No I/O.
 """
 
 import msgspec
@@ -26,12 +26,11 @@ from services.planner.policies.registry import Registry, UnfitPolicy
 from services.planner.solver.problem import Solve, SolverFailed
 from shared.domain import gangs
 
-STOPS = (Exception, SystemExit)
-"""what the code of a policy may raise. MemoryError is left out: it ends the process, which frees the
-memory"""
+CAUGHT = (Exception, SystemExit)
+"""what a policy may raise without ending the process; a MemoryError ends it, which frees the memory"""
 OURS = "services.planner.policies."
 CHARACTERS = 300
-"""of a policy's error message that are passed on"""
+"""characters of a policy's error message that are kept"""
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Decision)
 
@@ -53,14 +52,15 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """The policy raised, or made an impossible decision; the text says which."""
+    """The policy raised, or its decision broke a rule; the text says which."""
 
     reason: str
     crashed: bool = False
-    """its process ended, or it overran its time limit"""
+    """whether its process ended, or it overran its time limit"""
 
 
 def looked_at(registry: Registry, look: Look) -> Known | Unfit:
+    """Load a policy and see whether it can be asked for plans."""
     try:
         calls, policy = registry.calls(look.policy), registry.find(look.policy)
         return Known(
@@ -72,7 +72,7 @@ def looked_at(registry: Registry, look: Look) -> Known | Unfit:
         )
     except MemoryError:
         raise
-    except STOPS as error:
+    except CAUGHT as error:
         return Unfit(policy=look.policy, reason=_text(error))
 
 
@@ -83,9 +83,11 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
         broken = None if _is_ours(policy) else misfit(step.view, wanted)
     except MemoryError:
         raise
-    except STOPS as error:
+    except CAUGHT as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
-    return wanted if broken is None else PolicyFailed(reason=f"{step.policy} asked wrongly: {broken}")
+    return (
+        wanted if broken is None else PolicyFailed(reason=f"{step.policy} asked for what cannot be: {broken}")
+    )
 
 
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
@@ -99,20 +101,20 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
         return PolicyFailed(reason=f"the solver failed: {error}", crashed=True)
     except MemoryError:
         raise
-    except STOPS as error:
+    except CAUGHT as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     if broken is not None:
-        return PolicyFailed(reason=f"{step.policy} decided wrongly: {broken}")
+        return PolicyFailed(reason=f"{step.policy} decided what cannot be: {broken}")
     return with_lacking(view, decision)
 
 
 def shown(policy: Policy, view: View) -> View:
-    """What the policy gets to see of it."""
+    """The view as the policy sees it: in the modes that it plans."""
     return view.in_modes(modes_of(policy), by_job=asks_modes(policy))
 
 
 def with_lacking(view: View, decision: Decision) -> Decision:
-    """The decision, with the jobs left out that the policy was not shown."""
+    """The decision with the jobs that the policy was not shown added to those left out."""
     if not view.lacking:
         return decision
     lacking = [
@@ -123,12 +125,12 @@ def with_lacking(view: View, decision: Decision) -> Decision:
 
 
 def _is_ours(policy: Policy) -> bool:
-    """Whether what it asks and decides is known to be in form: the contract suite sees to it."""
+    """Whether it is a policy of this package: the contract suite tests that these ask and decide in form."""
     return type(policy).__module__.startswith(OURS)
 
 
 def _plain(made: object) -> Decision:
-    """What cannot be published is no decision, and nothing of a policy's own kinds leaves here."""
+    """The decision, rebuilt from its encoding: it can be published, and has no types of the policy's own."""
     return _decoder.decode(_encoder.encode(made))
 
 

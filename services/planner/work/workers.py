@@ -37,7 +37,7 @@ from shared.runtime.offload import Crashed, HelperProcess
 from shared.runtime.service import Ports
 
 GRACE_REAL_S = 2.0
-"""what a policy may take beside its solve"""
+"""seconds that a policy may take to decide, beside its solve"""
 
 
 class Workers:
@@ -107,7 +107,8 @@ class Workers:
         about = inquiry(wanted, seen)
         decision = self._stand_in.decide(seen, wanted, self._remembered.recall(about).at(about.which))
         if broken := fault(seen, decision):
-            return keep_running(view, f"{STAND_IN} decided wrongly: {broken}; what runs was kept")
+            note = f"{STAND_IN} decided what cannot be: {broken}; running jobs were kept, none started"
+            return keep_running(view, note)
         return msgspec.structs.replace(with_lacking(seen, decision), memory=view.memory)
 
     async def _run(self, request: Request, deadline_s: float) -> Answer:
@@ -127,7 +128,7 @@ class Workers:
             fresh = await self._ask(about)
         except (Unavailable, TimeoutError, ValueError) as error:
             recalled = self._remembered.recall(about)
-            return recalled.at(about.which), (f"estimates of earlier plans: {error}",)
+            return recalled.at(about.which), (f"planned by estimates of earlier plans: {error}",)
         self._remembered.learn(about, fresh)
         return fresh.at(about.which), ()
 

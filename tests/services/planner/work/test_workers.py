@@ -98,8 +98,8 @@ async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> 
     _, decision = await planned(workers(bus), "tests.services.planner.planner_policies:Greedy")
     assert decision.notes == (
         (
-            "tests.services.planner.planner_policies:Greedy decided wrongly: 2 configurations for job x; "
-            "planned by fifo"
+            "tests.services.planner.planner_policies:Greedy decided what cannot be: "
+            "2 configurations for job x; planned by fifo"
         ),
     )
     assert decision.stage == Stage.QUEUE
@@ -139,7 +139,9 @@ async def test_a_stand_in_that_breaks_a_rule_leaves_what_runs(bus: MemoryBus) ->
     assert chosen(decision) == {"x": place_on(a0=2)}
     assert [left.job_id for left in decision.left] == ["y"]
     assert "planned by fifo" in decision.notes[0]
-    assert decision.notes[1] == ("fifo decided wrongly: 2 configurations for job x; what runs was kept")
+    assert decision.notes[1] == (
+        "fifo decided what cannot be: 2 configurations for job x; running jobs were kept, none started"
+    )
 
 
 @pytest.mark.parametrize("policy", ["Raises", "Greedy"])
