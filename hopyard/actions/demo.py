@@ -13,7 +13,8 @@ from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
 from hopyard.local.processes import Say
-from hopyard.local.stack import StackSpec, running_stack, settings_of
+from hopyard.local.stack import running_stack
+from hopyard.local.stack_settings import StackSpec, settings_of
 from hopyard.show.progress import RunStatus, Show
 from loadgen.replay import next_round, replay
 from loadgen.results import in_turn, run_result

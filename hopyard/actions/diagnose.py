@@ -18,7 +18,7 @@ from hopyard.failures import Failure, Unreachable
 from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
-from hopyard.local.stack import HOST
+from hopyard.local.stack_settings import HOST
 from hopyard.show.tables import did_text, service_text, status_facts
 from schemas.base import Event, Message
 from schemas.codec import Malformed

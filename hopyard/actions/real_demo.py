@@ -12,7 +12,8 @@ from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
 from hopyard.failures import Failure
 from hopyard.local.processes import Say
-from hopyard.local.stack import StackSpec, Value, running_stack
+from hopyard.local.stack import running_stack
+from hopyard.local.stack_settings import StackSpec, Value
 from hopyard.local.torch_python import TorchInterpreter
 from hopyard.show.columns import Column, Listing
 from hopyard.show.events import fact_line

@@ -11,7 +11,8 @@ import msgspec
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import SERVICES, Listen, Stack, StackSpec, Value, cluster_name, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import SERVICES, Listen, StackSpec, Value, cluster_name
 from hopyard.local.stacks import listed
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile

@@ -170,7 +170,7 @@ def up(
         cluster_of,
     )
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
-    from hopyard.local.stack import Listen  # noqa: PLC0415 - as above
+    from hopyard.local.stack_settings import Listen  # noqa: PLC0415 - as above
 
     check_policy(policy)
     if nats not in CLUSTERS:

@@ -18,91 +18,46 @@ import msgspec
 from hopyard.failures import Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.child import Program
-from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link, tokens_of
-from hopyard.local.damage import ARCHIVE, check_streams
-from hopyard.local.data_folder import StackFile, close_contents, close_to_others, store_of
+from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link
+from hopyard.local.damage import check_streams
+from hopyard.local.data_folder import StackFile, close_contents, close_to_others
 from hopyard.local.nats_supervision import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
 from hopyard.local.signals import to_its_end
+from hopyard.local.stack_settings import (
+    HOST,
+    PROCESSES,
+    SERVICES,
+    StackSpec,
+    account_environment,
+    environment,
+    overruled,
+    own_accounts,
+    own_environment,
+    settings_of,
+    write_files,
+)
 from hopyard.local.template import Template
-from hopyard.local.threads import ONE_THREAD
-from schemas.catalogue import NOTHING_MORE, CatalogueFile
-from schemas.cluster import ClusterFile, Node
+from schemas.cluster import Node
 from schemas.instances import instance_name
 from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
-from shared.domain.conflicting_settings import check_together
 from shared.runtime import owner_only
 from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
 from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
 from shared.runtime.process.ports import HeldPorts
-from shared.runtime.settings import (
-    FILE_VARIABLE,
-    PREFIX,
-    SOURCES_VARIABLE,
-    in_environment,
-    in_file,
-    load_settings,
-    sources_of,
-)
+from shared.runtime.settings import load_settings
 
-SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 IMPORTS = ("shared.runtime.process.main", *(f"{entry.module}.build" for entry in (*OF_CLUSTER, *OF_NODE)))
 """what services need"""
-HOST = "127.0.0.1"
-OPEN_CLUSTER = "hopyard"
-"""the name of one without a cluster file, unless the setting `cluster_name` has another"""
 READY_LIMIT_S = 90.0
 READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 STOP_LIMIT_S = 5.0
 SAVE_LIMIT_S = 60.0
 """where agents run processes, which save before they end: a job of a longer grace is killed all the same"""
-
-PROCESSES = "process"
-"""the runner that has folders"""
-FOLDERS = ("jobs_folder", "run_folder")
-"""in the data folder, where nothing else is set"""
-OF_CLIENTS = ("api_token", "nats_credentials")
-"""what a user shows to some stack: it makes no operator of him here, and is no account of this NATS"""
-
-Value = str | int | float | bool
-
-
-class Listen(msgspec.Struct, frozen=True, kw_only=True):
-    """An address on which a server listens."""
-
-    host: str = HOST
-    port: int = 0
-    """0: any free port"""
-
-
-class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run, and where. Settings are named as `hopyard config show` names them."""
-
-    data: Path
-    cluster: ClusterFile | None
-    """None: nodes are known once agents join from elsewhere"""
-    catalogue: CatalogueFile = NOTHING_MORE
-    """of the emulated world, beside the shipped entries; with none, the file that the settings name"""
-    clock_origin: float
-    speed: float = 1.0
-    scenario: str = ""
-    """its name"""
-    settings: Mapping[str, Value] = {}
-    """of the scenario: the environment of this process wins over them"""
-    chosen: Mapping[str, Value] = {}
-    """on the command line: win over the environment"""
-    instances: Mapping[str, int] = {}
-    """of each service; of one that is not named there is one"""
-    api_port: int = 0
-    """0: any free port"""
-    nats: Listen = Listen()
-    nats_servers: int = 1
-    """3: a cluster, and each holds all"""
-    restarts: Restarts = Restarts(most=0)
 
 
 class Stack:
@@ -210,11 +165,6 @@ def _mode(settings: Settings) -> int:
     return owner_only.PASSED if passed else owner_only.FOLDER
 
 
-def own_accounts(settings: Settings) -> bool:
-    """Whether each service and node has an account of its own: unless the settings have one for all."""
-    return not (settings.nats_token or settings.nats_user)
-
-
 def check_exposure(spec: StackSpec, settings: Settings) -> None:
     """Raises Invalid for a NATS that others reach and that lets in whoever knows a name."""
     named_only = settings.nats_user and not (settings.nats_password or settings.nats_token)
@@ -313,7 +263,9 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
         Program(
             name=name,
             module=f"services.{service}",
-            environ=environ | _own(spec, service, of, port) | _account(spec, name if of_node else service),
+            environ=environ
+            | own_environment(spec, service, of, port)
+            | account_environment(spec, name if of_node else service),
             log=logs / f"{name}.log",
             umask=-1 if of_node and runner == PROCESSES else owner_only.UMASK,
         )
@@ -321,143 +273,6 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
         for service, _, of in [name.partition("-")]
         for of_node in [service not in SERVICES]
     ]
-
-
-def write_files(spec: StackSpec) -> None:
-    """Write the files that the settings of all services name."""
-    if spec.cluster is not None:
-        owner_only.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
-    if spec.catalogue != NOTHING_MORE:
-        owner_only.write(_catalogue_of(spec), msgspec.json.encode(spec.catalogue))
-
-
-def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
-    """The settings of all services: of the scenario, the environment, the command line, the stack itself.
-
-    A later one wins.
-    """
-    ours = _own_settings(spec, nats_url)
-    if spec.catalogue != NOTHING_MORE:
-        ours["catalogue"] = str(_catalogue_of(spec).absolute())
-    folders = _folders(spec)
-    sources = {
-        **{
-            name: f"scenario {spec.scenario}".strip()
-            for name in spec.settings
-            if _variable(name) not in os.environ
-        },
-        **dict.fromkeys(spec.chosen, "command line"),
-        **dict.fromkeys((*folders, *ours, "web_port", "node", "instance", "instances"), "the stack itself"),
-    }
-    handed_on = {SOURCES_VARIABLE: msgspec.json.encode(sources).decode()}
-    return (
-        ONE_THREAD
-        | _variables(folders)
-        | _variables(spec.settings)
-        | os.environ
-        | _variables(spec.chosen)
-        | _variables(ours)
-        | handed_on
-    )
-
-
-def _folders(spec: StackSpec) -> dict[str, Value]:
-    """Those that nobody chose. A folder of this machine is none that nodes on others have."""
-    nobodys = spec.cluster is None and not loopback(spec.nats.host)
-    own = {ARCHIVE, *(() if nobodys else FOLDERS)} - {*sources_of(os.environ), *spec.settings, *spec.chosen}
-    return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in own}
-
-
-def cluster_name(spec: StackSpec) -> str:
-    """Raises Invalid for a bad setting."""
-    return spec.cluster.name if spec.cluster else settings_of(spec).cluster_name or OPEN_CLUSTER
-
-
-def _cluster_of(spec: StackSpec) -> Path:
-    return spec.data / "cluster.json"
-
-
-def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
-    """The settings that the stack itself decides."""
-    return {
-        "nats_url": nats_url,
-        **({"nats_replicas": spec.nats_servers} if spec.nats_servers > 1 else {}),
-        "clock_origin": spec.clock_origin,
-        "speed": spec.speed,
-        "cluster": "" if spec.cluster is None else str(_cluster_of(spec).absolute()),
-        "cluster_name": cluster_name(spec),
-        "store": str(store_of(spec.data).absolute()),
-        "output_folder": str((spec.data / "output").absolute()),
-        "web_host": HOST,
-        "api_tokens": str(tokens_of(spec.data).absolute()),
-        **dict.fromkeys(OF_CLIENTS, ""),
-    }
-
-
-def _catalogue_of(spec: StackSpec) -> Path:
-    return spec.data / "catalogue.json"
-
-
-def _own(spec: StackSpec, service: str, of: str, port: int) -> dict[str, str]:
-    """The environment of one process: its port, and its node or its number among instances, as `of` says."""
-    if service not in SERVICES:
-        return _variables({"web_port": port, "node": of})
-    instance = int(of or 1)
-    instances = spec.instances.get(service, 1)
-    own: dict[str, Value] = {"web_port": port, "instance": instance, "instances": instances}
-    return _variables(own | {"store": str(store_of(spec.data, instance).absolute())})
-
-
-def _account(spec: StackSpec, name: str) -> dict[str, str]:
-    """The file of the account by which a process comes to NATS."""
-    if not own_accounts(settings_of(spec)):
-        return {}
-    return _variables({"nats_credentials": str(account_of(spec.data, name).absolute())})
-
-
-def settings_of(spec: StackSpec) -> Settings:
-    """What the services run with, as far as a user decides it.
-
-    Raises Invalid for a bad setting, and for settings that cannot hold together.
-    """
-    copies = {"nats_replicas": spec.nats_servers} if spec.nats_servers > 1 else {}
-    decided = _variables({**spec.chosen, "speed": spec.speed, **copies, **dict.fromkeys(OF_CLIENTS, "")})
-    try:
-        settings = load_settings(_variables(spec.settings) | os.environ | decided)
-        check_together(settings)
-    except ValueError as error:
-        raise Invalid(str(error)) from None
-    return settings
-
-
-def overruled(spec: StackSpec) -> list[str]:
-    """What the environment or its settings file sets and the stack decides otherwise, with who decides."""
-    by = dict.fromkeys(_own_settings(spec, ""), "the stack itself")
-    by |= dict.fromkeys((*spec.chosen, "speed"), "the command line")
-    decided = _variables({**_own_settings(spec, ""), **spec.chosen})
-    given = _variables({**in_file(os.environ), **in_environment(os.environ)})
-    return [
-        f"{_place(name, source)} ({by[name]} decides)"
-        for name, source in sources_of(os.environ).items()
-        if name in by and given[_variable(name)] != decided[_variable(name)]
-    ]
-
-
-def _place(name: str, source: str) -> str:
-    """Where a setting stands, as a user would look for it."""
-    return f"{name} in {source}" if source == os.environ.get(FILE_VARIABLE) else _variable(name)
-
-
-def _variables(settings: Mapping[str, Value]) -> dict[str, str]:
-    return {_variable(name): _text(value) for name, value in settings.items()}
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
-
-
-def _text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names(spec: StackSpec) -> list[str]:

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 
 from hopyard.local.credentials import own_token
-from hopyard.local.stack import HOST, free_ports
+from hopyard.local.stack import free_ports
+from hopyard.local.stack_settings import HOST
 from loadgen.scenarios import arrivals, load_scenario
 
 SPEED = 120.0

@@ -35,7 +35,8 @@ import msgspec
 
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
-from hopyard.local.stack import Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import StackSpec
 from schemas.cluster import ClusterFile
 from schemas.ids import JobId
 from schemas.jobs import JobFile

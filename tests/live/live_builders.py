@@ -9,7 +9,8 @@ from hopyard.actions.scenario import cluster_of
 from hopyard.api.client import Client
 from hopyard.api.connect import connect, patiently
 from hopyard.local.processes import Restarts, Say
-from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import SERVICES, StackSpec
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.cluster import ClusterFile
 from schemas.views import StatusView

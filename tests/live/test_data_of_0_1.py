@@ -8,7 +8,8 @@ import msgspec
 
 from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import StackSpec, running_stack
+from hopyard.local.stack import running_stack
+from hopyard.local.stack_settings import StackSpec
 from schemas.cluster import ClusterFile
 from schemas.events import JobCompleted, JobStarted
 from schemas.ids import JobId

@@ -25,11 +25,12 @@ from hopyard.actions.restore import SETTINGS, restore
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.failures import Failure, Invalid, StoreDamaged
-from hopyard.local import stack as stacks
 from hopyard.local.credentials import tokens_of
 from hopyard.local.data_folder import ClockFile, store_of
 from hopyard.local.offline_nats import offline_nats
 from hopyard.local.processes import Restarts, Say
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import StackSpec, Value
 from schemas.archive import CorrectionLine, LoadingLine, ObservationLine, entry_of
 from schemas.base import Event
 from schemas.cluster import ClusterFile
@@ -276,7 +277,7 @@ def _lines(store: Path) -> list[bytes]:
     return [line for line in lines if not isinstance(entry_of(line), LoadingLine | CorrectionLine)]
 
 
-async def _observed(stack: stacks.Stack) -> None:
+async def _observed(stack: Stack) -> None:
     """Wait for observations to be in the store."""
     connection = await _connected(stack)
     try:
@@ -294,7 +295,7 @@ async def _page(connection: Connection) -> tuple[bytes, ...]:
     return reply.lines
 
 
-async def _looked_at(stack: stacks.Stack) -> str:
+async def _looked_at(stack: Stack) -> str:
     """What `hopyard diag` says of what is stored."""
     connection = await _connected(stack)
     try:
@@ -303,13 +304,13 @@ async def _looked_at(stack: stacks.Stack) -> str:
         await connection.close()
 
 
-async def _connected(stack: stacks.Stack) -> Connection:
+async def _connected(stack: Stack) -> Connection:
     connection = Connection(stack.settings(), "test")
     await connection.open(MADE_S)
     return connection
 
 
-async def _backed_up(stack: stacks.Stack, client: Client, file: Path) -> BackedUp:
+async def _backed_up(stack: Stack, client: Client, file: Path) -> BackedUp:
     connection = await _connected(stack)
     try:
         whole = BesideNats(data=stack.data, settings=await client.settings(), version="1")
@@ -321,14 +322,14 @@ async def _backed_up(stack: stacks.Stack, client: Client, file: Path) -> BackedU
 @asynccontextmanager
 async def _again(
     data: Path, say: Say = print, estimators: int = 1, **settings: str
-) -> AsyncIterator[tuple[stacks.Stack, Client]]:
+) -> AsyncIterator[tuple[Stack, Client]]:
     """As `hopyard up` starts it, on a restored folder by what `hopyard restore` prints."""
-    chosen: dict[str, stacks.Value] = {"seed": 1, **settings}
+    chosen: dict[str, Value] = {"seed": 1, **settings}
     clock = ClockFile(origin=time.time() - AGE_S, speed=SPEED)
     if (data / SETTINGS).exists():
         chosen |= msgspec.json.decode((data / SETTINGS).read_bytes())
         clock = msgspec.json.decode((data / "clock.json").read_bytes(), type=ClockFile)
-    spec = stacks.StackSpec(
+    spec = StackSpec(
         data=data,
         cluster=msgspec.json.decode((data / "cluster.json").read_bytes(), type=ClusterFile),
         clock_origin=clock.origin,
@@ -338,7 +339,7 @@ async def _again(
         restarts=Restarts(most=0, backoff_s=0.05),
     )
     assert (clock.speed, chosen["seed"]) == (SPEED, 1)
-    async with stacks.running_stack(spec, say) as stack, connect(stack.api_url, stack.token) as client:
+    async with running_stack(spec, say) as stack, connect(stack.api_url, stack.token) as client:
         yield stack, client
 
 

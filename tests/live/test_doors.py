@@ -13,7 +13,8 @@ from hopyard.actions.diagnose import diagnose
 from hopyard.api.client import Client
 from hopyard.local.accounts import agent_of
 from hopyard.local.credentials import account_of, folder_of
-from hopyard.local.stack import HOST, Stack
+from hopyard.local.stack import Stack
+from hopyard.local.stack_settings import HOST
 from schemas.events import NodeLost
 from schemas.ids import NodeId
 from schemas.samples import Heartbeat

@@ -17,7 +17,8 @@ from hopyard.api.connect import connect
 from hopyard.local.accounts import admitted
 from hopyard.local.data_folder import write_stack_file
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import Listen, Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import Listen, StackSpec
 from hopyard.local.stacks import listed
 from schemas.events import GpusWithheld, NodeDrained, NodeJoined, PlanPublished
 from schemas.jobs import JobFile, Workload

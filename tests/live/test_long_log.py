@@ -15,7 +15,8 @@ from hopyard.api.connect import connect
 from hopyard.failures import Failure, Unreachable
 from hopyard.lab.bench.stack.history import end_s, history
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import SERVICES, StackSpec, running_stack
+from hopyard.local.stack import running_stack
+from hopyard.local.stack_settings import SERVICES, StackSpec
 from loadgen.scenarios import load_scenario
 from schemas.events import JobSubmitted
 from schemas.questions import ArchiveKind

@@ -12,7 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from hopyard.local.stack import HOST, Stack, free_ports
+from hopyard.local.stack import Stack, free_ports
+from hopyard.local.stack_settings import HOST
 from tests.deploy.monitoring import RULES, panels, rules
 from tests.live.live_builders import stack_and_client, submit_all
 from tests.stack_watch import LIMIT_S

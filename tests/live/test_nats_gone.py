@@ -11,7 +11,8 @@ import pytest
 
 from hopyard.actions.diagnose import diagnose
 from hopyard.local.nats_supervision import AWAY, THERE
-from hopyard.local.stack import SERVICES, Stack
+from hopyard.local.stack import Stack
+from hopyard.local.stack_settings import SERVICES
 from schemas.events import JobSubmitted
 from schemas.views import ServiceState, StatusView
 from shared.domain.audit import audit

@@ -16,7 +16,7 @@ from hopyard.actions.rebuild import rebuild
 from hopyard.actions.restore import restore
 from hopyard.failures import Failure
 from hopyard.local.offline_nats import offline_nats
-from hopyard.local.stack import SERVICES
+from hopyard.local.stack_settings import SERVICES
 from schemas.events import JobCompleted, JobSubmitted
 from schemas.questions import ArchiveKind
 from schemas.settings import Settings

@@ -14,7 +14,8 @@ from hopyard.actions.scenario import cluster_of
 from hopyard.api.client import Client
 from hopyard.failures import Failure
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import SERVICES, Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import SERVICES, StackSpec
 from loadgen.scenarios import load_scenario
 from schemas.base import Event
 from schemas.events import JobCompleted, PlanPublished, PolicyChosen

@@ -22,7 +22,8 @@ from msgspec.structs import replace
 
 from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import connect, patiently
-from hopyard.local.stack import SERVICES, Stack
+from hopyard.local.stack import Stack
+from hopyard.local.stack_settings import SERVICES
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.base import Event
 from schemas.events import JobSubmitted, NodeLost, NodeReturned, PlanPublished, ServiceLed, StartOrdered

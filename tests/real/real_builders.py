@@ -13,7 +13,8 @@ import msgspec
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import Stack, StackSpec, Value, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import StackSpec, Value
 from schemas.accuracy import Execution
 from schemas.archive import VERSION as ARCHIVE
 from schemas.archive import ExecutionLine, Header, encoded, entry_of

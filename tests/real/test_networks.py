@@ -17,7 +17,8 @@ import pytest
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts
-from hopyard.local.stack import Listen, Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import Listen, StackSpec
 from schemas.calibration import Calibration
 from schemas.events import JobStarted
 from schemas.jobs import JobFile

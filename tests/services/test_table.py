@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hopyard.local.stack import SERVICES
+from hopyard.local.stack_settings import SERVICES
 from schemas.events import FACTS
 from services.table import OF_CLUSTER, TABLE, ServiceEntry
 

@@ -12,7 +12,8 @@ import pytest
 from hopyard.api.client import Client
 from hopyard.api.connect import connect
 from hopyard.local.accounts import admitted_any
-from hopyard.local.stack import Stack, StackSpec, running_stack
+from hopyard.local.stack import Stack, running_stack
+from hopyard.local.stack_settings import StackSpec
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.events import JobCompleted, JobPreempted, JobStarted, NodeDrained, NodeJoined, PreemptReason

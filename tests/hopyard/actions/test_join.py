@@ -7,7 +7,7 @@ import pytest
 from hopyard.actions.join import environment
 from hopyard.actions.up import listening
 from hopyard.failures import Invalid, Unreachable
-from hopyard.local.stack import Listen
+from hopyard.local.stack_settings import Listen
 
 NATS = {"nats_url": "nats://head:4222"}
 

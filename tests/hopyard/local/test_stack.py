@@ -19,18 +19,20 @@ from hopyard.local.credentials import folder_of
 from hopyard.local.processes import RunningProgram, start_all
 from hopyard.local.stack import (
     IMPORTS,
-    Listen,
     Stack,
-    StackSpec,
     check_exposure,
     check_servers,
-    environment,
     free_ports,
     in_clear,
     keep_accounts,
+    running_stack,
+)
+from hopyard.local.stack_settings import (
+    Listen,
+    StackSpec,
+    environment,
     overruled,
     own_accounts,
-    running_stack,
     settings_of,
     write_files,
 )

@@ -19,7 +19,7 @@ from hopyard.lab.bench.stack.history import EVERY_S, history, life
 from hopyard.lab.bench.stack.restart import PATIENCE
 from hopyard.lab.bench.stack.services import address, begin, bus_to, nats_server, store_log
 from hopyard.local.credentials import ensure_tokens, page_link
-from hopyard.local.stack import StackSpec
+from hopyard.local.stack_settings import StackSpec
 from schemas.base import Event
 from schemas.cluster import ClusterFile, GpuTypeFile, Node, NodeGroup
 from schemas.events import JobCompleted, WorkerStopped

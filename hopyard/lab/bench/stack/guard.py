@@ -10,7 +10,7 @@ import msgspec
 from hopyard.failures import Failure
 from hopyard.local.accounts import accounts_in, ensure_accounts
 from hopyard.local.credentials import account_of, ensure_tokens, own_token
-from hopyard.local.stack import HOST
+from hopyard.local.stack_settings import HOST
 from schemas.settings import Settings
 from shared.runtime.bus.accounts import NatsUser
 from shared.runtime.settings import PREFIX

@@ -16,7 +16,8 @@ from hopyard.lab.bench.figures import Benchmark, Reading, spread
 from hopyard.lab.bench.stack.history import WORKLOAD, end_s, history
 from hopyard.lab.bench.stack.services import bus_to, store_log
 from hopyard.local.processes import Say
-from hopyard.local.stack import SERVICES, StackSpec, running_stack, settings_of
+from hopyard.local.stack import running_stack
+from hopyard.local.stack_settings import SERVICES, StackSpec, settings_of
 from loadgen.scenarios import load_cluster
 from schemas.base import Event
 from schemas.events import (

@@ -12,7 +12,7 @@ from hopyard.failures import NotReady
 from hopyard.lab.bench.figures import Benchmark, Reading, count, seconds
 from hopyard.lab.bench.stack.history import FACTS_PER_JOB, end_s, history
 from hopyard.lab.bench.stack.services import begin, bus_to, cursor, nats_server, store_log
-from hopyard.local.stack import SERVICES, StackSpec
+from hopyard.local.stack_settings import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.settings import Settings
 from shared.domain.cluster import nodes_of

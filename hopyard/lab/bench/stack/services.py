@@ -16,7 +16,8 @@ from hopyard.failures import Died, NotReady
 from hopyard.lab.bench.stack.guard import OPEN, Guard
 from hopyard.local.child import Program
 from hopyard.local.processes import RunningProgram, kill_group, start, stop
-from hopyard.local.stack import HOST, StackSpec, environment, free_ports, is_ready
+from hopyard.local.stack import free_ports, is_ready
+from hopyard.local.stack_settings import HOST, StackSpec, environment
 from schemas.base import Event
 from schemas.settings import Settings
 from shared.runtime.bus.jetstream import JetStreamBus

@@ -19,7 +19,7 @@ from hopyard.lab.bench.figures import Benchmark, rate, spread
 from hopyard.lab.bench.stack.guard import Guard, with_tokens
 from hopyard.lab.bench.stack.history import WORKLOAD
 from hopyard.lab.bench.stack.services import Life, address, begin, bus_to, cpu_s, nats_server
-from hopyard.local.stack import SERVICES, StackSpec
+from hopyard.local.stack_settings import SERVICES, StackSpec
 from loadgen.scenarios import load_cluster
 from schemas.events import JobSubmitted
 from schemas.jobs import JobFile
