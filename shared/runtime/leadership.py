@@ -1,13 +1,14 @@
 """Election of a leader among a service's instances: it holds the lease, and the stream takes only its facts.
 
-    stands ──stand──→ leads ──renewed in time──→ leads ──another leads──→ Deposed
+    stands ──stand──→ leads ──lease renewed in time──→ leads ──another leads──→ Deposed
                         └──not renewed in time──→ in doubt ──renewed──→ leads
 
-The lease says when another may try, the fence who is heard: a leader begins with a fact (`ServiceLed`), and
-the stream refuses what an earlier one publishes behind it. So a leader that slept, was cut off, or has a
-wrong clock harms nothing; while it is in doubt it does nothing either. Where the lease cannot be renewed, the
-stream says whether it leads still, for as long as until the next attempt. Times here are real seconds, by a
-clock that cannot be set.
+The lease decides when another instance may try to lead. The fence decides whose facts the stream takes: a
+leader begins with a fact (`ServiceLed`), and NATS refuses what an earlier leader publishes behind it. So a
+leader that slept, was cut off, or has a wrong clock harms nothing. A leader whose lease has run out is in
+doubt, and does nothing until it has renewed the lease. Where it cannot, it asks the stream whether another
+has led since; if none has, it may act until its next attempt. Times are real seconds, by a clock that cannot
+be set.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ from shared.runtime.clock import Clock
 from shared.runtime.lease import Lease
 
 RENEWALS = 4
-"""within one lease"""
-AGAIN = 4
-"""how many times sooner a failed renewal is tried again: until it succeeds the leader does nothing"""
+"""attempts to renew a lease within its time"""
+SOONER = 4
+"""by so much a failed renewal is tried again sooner than the next is due: in doubt the leader does nothing"""
 
 log = structlog.get_logger()
 
@@ -36,14 +37,14 @@ class Deposed(Exception):
     """Another instance of the service leads: this life has to end, and what it has begun is void."""
 
 
-class Stage(State, Protocol):
-    """The part of the bus that an election needs."""
+class ElectionBus(State, Protocol):
+    """The part of the bus that an election needs (`JetStreamFacts`)."""
 
     async def led_last(self, service: str) -> int: ...
 
     async def lead(self, led: ServiceLed, after: int) -> None: ...
 
-    async def lead_on(self, led: ServiceLed, distance: int) -> bool: ...
+    async def renew_lead(self, led: ServiceLed, distance: int) -> bool: ...
 
     async def still_leads(self) -> bool: ...
 
@@ -51,29 +52,37 @@ class Stage(State, Protocol):
 class Candidate:
     """One life of an instance of a service, as leader or as candidate."""
 
-    def __init__(self, bus: Stage, clock: Clock, settings: Settings, service: str, *, first: bool) -> None:
-        """`first`: of its process. It takes the lease over from the process before it, which is gone."""
+    def __init__(
+        self, bus: ElectionBus, clock: Clock, settings: Settings, service: str, *, first: bool
+    ) -> None:
+        """`first`: this is the first life in its process.
+
+        It takes over the lease that the instance's process before it held: that process is gone.
+        """
         self.leads = False
         self.follows = False
-        """another was found to lead"""
+        """whether it has found that another instance leads"""
         self._bus = bus
         self._clock = clock
         self._service = service
         self._instance = settings.instance
         self._lease_s = settings.lease_real_s
         self.step_s = settings.lease_real_s / RENEWALS
-        """between two attempts, to win or to renew"""
+        """between two attempts to win the lease, or to renew it"""
         own = f"{self._instance}/".encode()
-        self._before = own if first else b""
+        self._gone = own if first else b""
+        """how the holder of the lease begins that is gone; empty: none is known to be"""
         self._lease = Lease(
             bus, f"lease/{service}", own + secrets.token_hex(8).encode(), ttl_s=settings.lease_real_s
         )
         self._token = 0
         self._led: ServiceLed | None = None
-        self._said_on_after = settings.snapshot_every
+        """the newest fact by which it leads"""
+        self._renew_lead_after = settings.snapshot_every
+        """facts"""
         self._gave_up = False
         self._sure_until = 0.0
-        self._renewed = asyncio.Event()
+        self._became_sure = asyncio.Event()
 
     def fencing_token(self) -> int:
         """Only a leader has one."""
@@ -81,12 +90,12 @@ class Candidate:
         return self._token
 
     async def stand(self) -> bool:
-        """Try to become the leader; true on success."""
-        before, self._before = self._before, b""
+        """Try once to become the leader: win the lease, then publish `ServiceLed`. True on success."""
+        gone, self._gone = self._gone, b""
         try:
             async with self._clock.within(self._lease_s):
                 after, began = await self._bus.led_last(self._service), time.monotonic()
-                token = await self._lease.win(before)
+                token = await self._lease.win(gone)
                 if token is None:
                     self.follows = True
                     return False
@@ -100,10 +109,10 @@ class Candidate:
                 await self._bus.lead(led, after)
         except (OSError, Fenced) as error:
             log.info("does not lead", service=self._service, reason=str(error))
-            self._before = before
+            self._gone = gone
             return False
         self._token, self._led, self.leads = token, led, True
-        self._note(began, self._lease_s)
+        self._count_as_sure(began, self._lease_s)
         log.info("leads", service=self._service, instance=self._instance, token=token)
         return True
 
@@ -115,10 +124,10 @@ class Candidate:
             began, pause_s = time.monotonic(), self.step_s
             try:
                 async with self._clock.within(self.step_s):
-                    held = await self._lease.renew() or await self._took_up()
-            except OSError as error:  # nobody else can win it either where the bus is away
+                    held = await self._lease.renew() or await self._win_again()
+            except OSError as error:  # where the bus is away nobody else can win the lease either
                 log.debug("lease not renewed", service=self._service, reason=str(error))
-                pause_s = self.step_s / AGAIN
+                pause_s = self.step_s / SOONER
                 await self._ask_the_stream()
                 continue
             if self._gave_up:
@@ -126,29 +135,32 @@ class Candidate:
             if not held:
                 self.leads = False
                 raise Deposed(f"another {self._service} leads")
-            self._note(began, self._lease_s)
+            self._count_as_sure(began, self._lease_s)
         await asyncio.Future()
 
-    async def say_on(self) -> None:
-        """Publish at intervals that it leads, so that the stream may drop older such facts. Raises Fenced."""
+    async def renew_lead(self) -> None:
+        """Publish `ServiceLed` anew whenever the last is many facts old, so that the stream may drop that.
+
+        Runs until cancelled. Raises Fenced.
+        """
         while self._led is not None:
             await asyncio.sleep(self._lease_s)
             number = self._led.repetition + 1
             again = msgspec.structs.replace(self._led, at=self._clock.now(), repetition=number)
             try:
-                if self.leads and await self._bus.lead_on(again, self._said_on_after):
+                if self.leads and await self._bus.renew_lead(again, self._renew_lead_after):
                     self._led = again
             except OSError as error:
-                log.debug("not said that it leads", service=self._service, reason=str(error))
+                log.debug("lead not renewed", service=self._service, reason=str(error))
 
-    async def sure(self) -> None:
+    async def until_sure(self) -> None:
         """Return once it certainly leads: a process that slept or was cut off has to find out first."""
         while time.monotonic() >= self._sure_until:
-            self._renewed.clear()
-            await self._renewed.wait()
+            self._became_sure.clear()
+            await self._became_sure.wait()
 
     def give_up(self) -> None:
-        """Stop acting, so that another instance can lead."""
+        """Act no more, and let the lease run out, so that another instance can lead."""
         self.leads, self._gave_up = False, True
         self._sure_until = 0.0
 
@@ -161,10 +173,11 @@ class Candidate:
         except (OSError, Conflict):
             log.info("the lease runs out by itself", service=self._service)
 
-    async def _took_up(self) -> bool:
-        """A lease that ran out while the bus was away is ours still, where nobody has led since.
+    async def _win_again(self) -> bool:
+        """Win the lease that ran out, as while the bus was away; true if nobody has led since.
 
-        While that is not known it is not ours, though we have won it: to renew it says nothing then.
+        Where that cannot be learnt now, the lease counts as lost, so that the next attempt asks again: it
+        could be renewed though another had led in between. Raises Unavailable.
         """
         if await self._lease.win() is None:
             return False
@@ -175,7 +188,11 @@ class Candidate:
             raise
 
     async def _ask_the_stream(self) -> None:
-        """Facts and leases have leaders of their own among NATS servers, and one may be gone for longer."""
+        """Act on for another step if the stream says that no other has led, though the lease is not renewed.
+
+        Facts and leases have leaders of their own among the NATS servers: that of the facts may be back
+        first.
+        """
         began = time.monotonic()
         try:
             async with self._clock.within(self.step_s):
@@ -183,8 +200,8 @@ class Candidate:
         except OSError:
             return
         if leads and not self._gave_up:
-            self._note(began, self.step_s)
+            self._count_as_sure(began, self.step_s)
 
-    def _note(self, began: float, for_s: float) -> None:
+    def _count_as_sure(self, began: float, for_s: float) -> None:
         self._sure_until = max(self._sure_until, began + for_s)
-        self._renewed.set()
+        self._became_sure.set()

@@ -2,8 +2,9 @@
 
     won ──renew──→ held ──→ lost (somebody else has it, or it ran out) or released
 
-The revision at which a lease is won is its fencing token: a later holder's is larger. What a lease stands
-for, how often it is renewed and what its loss means is for the holder to say. Times are real seconds.
+The revision at which a lease is won is its fencing token: that of a later holder is larger. What a lease
+stands for, how often it is renewed, and what its loss means is for its user to decide. Times are real
+seconds.
 """
 
 from shared.runtime.bus.contract import Conflict, State
@@ -17,7 +18,7 @@ class Lease:
         self._holder = holder
         self._ttl_s = ttl_s
         self._revision: int | None = None
-        """of the last write that is known to be stored; None: not held"""
+        """that of our last write, as far as it is known to be stored; None: the lease is not held"""
 
     @property
     def held(self) -> bool:
@@ -27,7 +28,7 @@ class Lease:
     async def win(self, gone: bytes = b"") -> int | None:
         """Try to win the lease: its fencing token, or None if another holder has it. Raises Unavailable.
 
-        `gone`: how holders begin that are known to be no more; empty: none is.
+        `gone`: the prefix of holders that are known to be gone, whose lease may be taken; empty: of none.
         """
         self._revision = None
         found = await self._store.get(self._key)
@@ -43,17 +44,20 @@ class Lease:
         return holder in (b"", self._holder) or (gone != b"" and holder.startswith(gone))
 
     async def renew(self) -> bool:
-        """Renew it; false if it is lost. Raises Unavailable; then it is held for the rest of its time."""
+        """Renew it; false if it is lost. Raises Unavailable; then it is held until it runs out."""
         if self._revision is None:
             return False
         try:
             self._revision = await self._write(self._revision)
         except Conflict:
-            return await self._recognised()
+            return await self._renew_own()
         return True
 
-    async def _recognised(self) -> bool:
-        """Whether the stored value is our own: a write that seemed to fail may have been stored."""
+    async def _renew_own(self) -> bool:
+        """Renew at the stored revision where we are the stored holder; false if the lease is lost.
+
+        A write of ours that seemed to fail may have been stored.
+        """
         found = await self._store.get(self._key)
         try:
             if found is not None and found[0] == self._holder:
@@ -65,7 +69,7 @@ class Lease:
         return False
 
     def abandon(self) -> None:
-        """Count it as lost: too many renewals have failed for it to be relied on."""
+        """Count it as lost, though it may be stored still: the user can no longer rely on it."""
         self._revision = None
 
     async def release(self) -> None:

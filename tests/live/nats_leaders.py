@@ -11,7 +11,7 @@ from nats.js.api import ClusterInfo
 
 from schemas.subjects import FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.handoff import HEARD_NS
+from shared.runtime.bus.jetstream.handoff import SILENT_NS
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers
@@ -48,7 +48,7 @@ class Leaders:
             [
                 copy
                 for copy in (each and each.replicas) or []
-                if copy.current and (copy.active or 0) < HEARD_NS
+                if copy.current and (copy.active or 0) < SILENT_NS
             ]
             for each in found
         ]

@@ -245,7 +245,7 @@ class Shell:
             self._follows = True
             await following.until(candidate.stand, self._acknowledged, candidate.step_s)
             self._group.create_task(candidate.hold())
-            self._group.create_task(candidate.say_on())
+            self._group.create_task(candidate.renew_lead())
             # Of several servers one that was just made to lead is not known to all at once.
             await following.read_to(await self._patiently(lambda: self._bus.newest(self._service.facts)))
             following.acknowledged(await self._patiently(self._acknowledged))
@@ -302,7 +302,7 @@ class Shell:
             if timer is not None:
                 timer.cancel()
             if self._candidate is not None:
-                await self._candidate.sure()
+                await self._candidate.until_sure()
             batch = self._mailbox.take(BATCH)
             began = time.perf_counter()
             effects = self._handling.turn(batch, self._clock.now())

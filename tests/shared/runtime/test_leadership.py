@@ -14,8 +14,10 @@ from schemas.questions import MONITOR, Refused, ShowStatus
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
 from shared.runtime.bus.contract import Fenced, Unavailable
-from shared.runtime.bus.jetstream import JetStreamBus, facts
-from shared.runtime.bus.jetstream.handoff import Letter
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream import leading as leading_module
+from shared.runtime.bus.jetstream.encoded_facts import EncodedFact
+from shared.runtime.bus.jetstream.leading import Leading
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate, Deposed
 from tests.bus_nets import JetStreamNet
@@ -93,10 +95,10 @@ async def test_a_leader_in_doubt_does_nothing_until_it_has_renewed(live: JetStre
     await asyncio.sleep(LEASE_S)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
-            await one.sure()
+            await one.until_sure()
     holding = asyncio.create_task(one.hold())
     async with asyncio.timeout(LIMIT_S):
-        await one.sure()
+        await one.until_sure()
     holding.cancel()
 
 
@@ -109,7 +111,7 @@ async def test_a_lease_that_ran_out_while_nobody_else_led_is_taken_up_again(live
             await asyncio.sleep(0.05)
     holding = asyncio.create_task(one.hold())
     async with asyncio.timeout(LIMIT_S):
-        await one.sure()
+        await one.until_sure()
     await bus.publish([cancelled("job-1")])
     holding.cancel()
 
@@ -126,65 +128,66 @@ class Uncertain(JetStreamBus):
         return await super().still_leads()
 
 
-class Unconfirmed(JetStreamBus):
-    """Its first word that it leads on is stored, and the confirmation is lost."""
+class Unconfirmed(Leading):
+    """Its first renewal of the lead is stored, and the confirmation is lost."""
 
     lost = 0
 
-    async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
-        ack = await super()._lead(letter, headers)
+    async def _send(self, fact: EncodedFact, headers: dict[str, str]) -> PubAck:
+        ack = await super()._send(fact, headers)
         if self._connection.fence is not None and not self.lost:
             self.lost += 1
             raise NatsTimeoutError
         return ack
 
 
-class Slow(JetStreamBus):
-    """What is said by it is stored, and confirmed when the test says so."""
+class Slow(Leading):
+    """Its renewals of the lead are stored at once, and confirmed when the test says so."""
 
     was_stored: asyncio.Event
     confirmed: asyncio.Event
 
-    async def _lead(self, letter: Letter, headers: dict[str, str]) -> PubAck:
-        ack = await super()._lead(letter, headers)
+    async def _send(self, fact: EncodedFact, headers: dict[str, str]) -> PubAck:
+        ack = await super()._send(fact, headers)
         if self._connection.fence is not None:
             self.was_stored.set()
             await self.confirmed.wait()
         return ack
 
 
-async def test_a_leader_whose_word_that_it_leads_on_was_not_confirmed_leads_on(live: JetStreamNet) -> None:
-    """One server refuses what is said again before it looks whether it has it: that deposed the leader."""
+async def test_a_leader_whose_renewal_was_not_confirmed_leads_on(live: JetStreamNet) -> None:
+    """One server refuses the second attempt before it looks at its id: that deposed the leader."""
     bus = await live.client()
-    bus.__class__ = Unconfirmed
+    leads = bus._leading
+    leads.__class__ = Unconfirmed
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await bus.lead(led, await bus.led_last(PLACER))
-    assert await bus.lead_on(replace(led, repetition=1), 0)
-    assert isinstance(bus, Unconfirmed)
-    assert bus.lost == 1
+    assert await bus.renew_lead(replace(led, repetition=1), 0)
+    assert isinstance(leads, Unconfirmed)
+    assert leads.lost == 1
     await bus.publish([cancelled("job-1")])
     said = [fact.repetition for fact in await log_of(bus) if isinstance(fact, ServiceLed)]
     assert said == [0, 1]
 
 
-async def test_a_leader_that_says_on_too_late_is_refused(live: JetStreamNet) -> None:
+async def test_a_leader_that_renews_its_lead_too_late_is_refused(live: JetStreamNet) -> None:
     slow, quick = await live.client(), await live.client()
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await slow.lead(led, await slow.led_last(PLACER))
     await quick.lead(replace(led, instance=2, token=2), await quick.led_last(PLACER))
     with pytest.raises(Fenced):
-        await slow.lead_on(replace(led, repetition=1), 0)
+        await slow.renew_lead(replace(led, repetition=1), 0)
 
 
-async def test_a_leader_behind_whose_word_stands_what_nobody_can_read_is_refused(live: JetStreamNet) -> None:
-    """It said on that it leads again and again, and published nothing meanwhile, for ever."""
+async def test_a_leader_behind_whose_fact_stands_what_nobody_can_read_is_refused(live: JetStreamNet) -> None:
+    """It tried to renew its lead for ever, and published nothing meanwhile."""
     bus = await live.client()
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await bus.lead(led, await bus.led_last(PLACER))
     await bus._connection.js.publish(led.subject, b"\xc1")
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(Fenced):
-            await bus.lead_on(replace(led, repetition=1), 0)
+            await bus.renew_lead(replace(led, repetition=1), 0)
         with pytest.raises(Fenced):
             await bus.publish([cancelled("job-1")])
 
@@ -193,7 +196,7 @@ async def test_a_leader_whose_fact_is_gone_leads_on_in_doubt_and_not_for_ever(
     live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server finds nothing for a while where its disk is gone, and for ever where the fact is lost."""
-    monkeypatch.setattr(facts, "MISSING_S", 0.5)
+    monkeypatch.setattr(leading_module, "MISSING_S", 0.5)
     bus = await live.client()
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await bus.lead(led, await bus.led_last(PLACER))
@@ -214,26 +217,27 @@ async def test_a_fact_that_is_missing_now_and_then_is_no_fact_that_is_gone(
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await bus.lead(led, await bus.led_last(PLACER))
     await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
-    monkeypatch.setattr(facts, "MISSING_S", 0.2)
+    monkeypatch.setattr(leading_module, "MISSING_S", 0.2)
     for _ in range(3):
         with pytest.raises(Unavailable, match="its disk may be gone"):
             await bus.still_leads()
         await asyncio.sleep(0.3)
 
 
-async def test_a_leader_is_not_deposed_by_its_own_word_before_it_is_confirmed(live: JetStreamNet) -> None:
+async def test_a_leader_is_not_deposed_by_its_own_renewal_before_it_is_confirmed(live: JetStreamNet) -> None:
     bus = await live.client()
-    bus.__class__ = Slow
+    leads = bus._leading
+    leads.__class__ = Slow
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
     await bus.lead(led, await bus.led_last(PLACER))
-    assert isinstance(bus, Slow)
-    bus.was_stored, bus.confirmed = asyncio.Event(), asyncio.Event()
-    saying = asyncio.create_task(bus.lead_on(replace(led, repetition=1), 0))
-    await bus.was_stored.wait()
-    with pytest.raises(Unavailable, match="says anew"):
+    assert isinstance(leads, Slow)
+    leads.was_stored, leads.confirmed = asyncio.Event(), asyncio.Event()
+    renewing = asyncio.create_task(bus.renew_lead(replace(led, repetition=1), 0))
+    await leads.was_stored.wait()
+    with pytest.raises(Unavailable, match="renews its lead"):
         await bus.still_leads()
-    bus.confirmed.set()
-    assert await saying
+    leads.confirmed.set()
+    assert await renewing
     assert await bus.still_leads()
 
 
@@ -247,7 +251,7 @@ async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed
     async with asyncio.timeout(LIMIT_S):
         while await bus.get(f"lease/{PLACER}") is not None:
             await asyncio.sleep(0.05)
-    sure = asyncio.create_task(one.sure())
+    sure = asyncio.create_task(one.until_sure())
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(Deposed):
             await one.hold()
@@ -272,12 +276,12 @@ async def test_a_leader_whose_lease_nobody_can_renew_goes_on_while_the_stream_sa
     await asyncio.sleep(LEASE_S)
     holding = asyncio.create_task(one.hold())
     async with asyncio.timeout(LIMIT_S):
-        await one.sure()
+        await one.until_sure()
         await leading(candidate(await live.client(), 2))
     await asyncio.sleep(LEASE_S)  # longer than it was sure for
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
-            await one.sure()
+            await one.until_sure()
     holding.cancel()
 
 

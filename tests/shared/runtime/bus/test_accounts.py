@@ -202,7 +202,7 @@ async def test_who_led_first_is_known_once_the_stream_has_dropped_it(guarded: Gu
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         await planner.lead(led, 0)
         await client.client.jetstream().publish("hopyard.profile.n-1.failed", encode(LIE))
-        await planner.lead_on(msgspec.structs.replace(led, repetition=1), 0)
+        await planner.renew_lead(msgspec.structs.replace(led, repetition=1), 0)
         async with guarded.bus("monitor") as monitor:
             await monitor.drop(FACTS_STREAM, 1)
             [record] = await read_all(monitor, 1)

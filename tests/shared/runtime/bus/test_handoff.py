@@ -10,12 +10,13 @@ from schemas.settings import Settings
 from schemas.subjects import state_subject
 from shared.runtime.bus.contract import Fenced, State, Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.handoff import Handoff, Letter
+from shared.runtime.bus.jetstream.encoded_facts import EncodedFact
+from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import ScaledClock
 
 KEY = "handoff/admission"
-A, B = (Letter(f"hopyard.job.{name}.cancelled", name.encode(), {"Nats-Msg-Id": name}) for name in "ab")
+A, B = (EncodedFact(f"hopyard.job.{name}.cancelled", name.encode(), {"Nats-Msg-Id": name}) for name in "ab")
 SETTINGS = Settings(publish_timeout_real_s=0.01)
 
 
@@ -76,7 +77,7 @@ async def never() -> None:
     await asyncio.Future()
 
 
-async def left(state: State) -> list[Letter]:
+async def left(state: State) -> list[EncodedFact]:
     async with leader(state) as after:
         return await after.take_over()
 
@@ -85,25 +86,25 @@ async def test_what_the_stream_takes_at_once_is_not_kept(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
         before = await state.get(KEY)
-        await handoff.safely([A], asyncio.sleep(0))
+        await handoff.store_or_keep([A], asyncio.sleep(0))
         assert await state.get(KEY) == before
 
 
 async def test_what_the_stream_does_not_take_is_left_to_the_next_leader_in_order(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
-        await handoff.safely([A], never())
-        await handoff.safely([B], never())
+        await handoff.store_or_keep([A], never())
+        await handoff.store_or_keep([B], never())
     assert await left(state) == [A, B]
 
 
-async def test_it_is_let_go_once_all_is_in_the_stream(state: Deaf) -> None:
+async def test_it_is_cleared_once_all_is_in_the_stream(state: Deaf) -> None:
     first, second = asyncio.Event(), asyncio.Event()
     async with leader(state) as handoff:
         await handoff.take_over()
         nothing = await kept(state)
-        await handoff.safely([A], until(first))
-        await handoff.safely([B], until(second))
+        await handoff.store_or_keep([A], until(first))
+        await handoff.store_or_keep([B], until(second))
         both = await kept(state)
         first.set()
         for _ in range(10):
@@ -132,19 +133,19 @@ async def test_a_write_that_was_stored_though_it_seemed_to_fail_is_recognised(st
     async with leader(state) as handoff:
         await handoff.take_over()
         state.silent = 3
-        await handoff.safely([A], never())
+        await handoff.store_or_keep([A], never())
         assert not handoff.failing
     assert await left(state) == [A]
 
 
-async def test_what_the_stream_takes_while_more_is_being_kept_is_let_go() -> None:
+async def test_what_the_stream_takes_while_more_is_being_kept_is_cleared() -> None:
     state, first = Slow(), asyncio.Event()
     async with leader(state) as handoff:
         await handoff.take_over()
         nothing = await kept(state)
-        await handoff.safely([A], until(first))
+        await handoff.store_or_keep([A], until(first))
         state.passing.clear()
-        second = asyncio.create_task(handoff.safely([B], until(first)))
+        second = asyncio.create_task(handoff.store_or_keep([B], until(first)))
         while not state.writing:
             await asyncio.sleep(0)
         first.set()
@@ -155,12 +156,12 @@ async def test_what_the_stream_takes_while_more_is_being_kept_is_let_go() -> Non
         await shown(state, nothing)
 
 
-async def test_a_write_that_seemed_to_fail_is_let_go_once_all_is_in_the_stream(state: Deaf) -> None:
+async def test_a_write_that_seemed_to_fail_is_cleared_once_all_is_in_the_stream(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
         nothing, stored = await kept(state), asyncio.Event()
         state.silent = 10**9
-        publishing = asyncio.create_task(handoff.safely([A], until(stored)))
+        publishing = asyncio.create_task(handoff.store_or_keep([A], until(stored)))
         while await kept(state) == nothing:
             await asyncio.sleep(0)
         stored.set()
@@ -174,23 +175,23 @@ async def test_what_nobody_waits_for_any_more_is_not_left_to_the_next_leader(sta
         await handoff.take_over()
         nothing = await kept(state)
         state.silent = 10**9
-        publishing = asyncio.create_task(handoff.safely([A], never()))
+        publishing = asyncio.create_task(handoff.store_or_keep([A], never()))
         while await kept(state) == nothing:
             await asyncio.sleep(0)
         publishing.cancel()
         await asyncio.gather(publishing, return_exceptions=True)
         state.silent = 0
-        await handoff.safely([B], asyncio.sleep(0))
+        await handoff.store_or_keep([B], asyncio.sleep(0))
         await shown(state, nothing)
 
 
 async def test_behind_a_later_leader_nothing_is_kept(state: Deaf) -> None:
     async with leader(state) as before, leader(state) as after:
         await before.take_over()
-        await before.safely([A], never())
+        await before.store_or_keep([A], never())
         assert await after.take_over() == [A]
         with pytest.raises(Fenced):
-            await before.safely([B], never())
+            await before.store_or_keep([B], never())
     assert await left(state) == [A]
 
 
@@ -201,7 +202,7 @@ async def test_what_the_stream_refuses_stays_kept_and_is_raised_with_the_next(st
 
     async with leader(state) as handoff:
         await handoff.take_over()
-        await handoff.safely([A], refused())
+        await handoff.store_or_keep([A], refused())
         with pytest.raises(Fenced):
             await publish_on(handoff)
     assert A in await left(state)
@@ -210,18 +211,18 @@ async def test_what_the_stream_refuses_stays_kept_and_is_raised_with_the_next(st
 async def publish_on(handoff: Handoff) -> None:
     async with asyncio.timeout(5.0):
         while True:
-            await handoff.safely([B], asyncio.sleep(SETTINGS.publish_timeout_real_s / 2))
+            await handoff.store_or_keep([B], asyncio.sleep(SETTINGS.publish_timeout_real_s / 2))
 
 
 async def test_what_is_too_much_for_one_message_waits_for_the_stream(state: Deaf) -> None:
-    large = Letter(A.subject, bytes(2**20), A.headers)
+    large = EncodedFact(A.subject, bytes(2**20), A.headers)
     async with leader(state) as handoff:
         await handoff.take_over()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await handoff.safely([large], never())
+                await handoff.store_or_keep([large], never())
         assert handoff.failing
-        await handoff.safely([large], asyncio.sleep(0.1))
+        await handoff.store_or_keep([large], asyncio.sleep(0.1))
 
 
 async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
@@ -230,5 +231,5 @@ async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
             await handoff.take_over()
         handoff._connection.refused.add(state_subject(KEY).lower())
         assert await handoff.take_over() == []
-        await handoff.safely([A], asyncio.sleep(0.1))
-        assert not handoff._behind
+        await handoff.store_or_keep([A], asyncio.sleep(0.1))
+        assert not handoff._background
