@@ -36,7 +36,7 @@ from schemas.subjects import DEAD_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM
 from schemas.tokens import TokensFile
 from schemas.views import SettingsView
 from services.monitor.archive.files import UnreadableFile, read
-from services.monitor.archive.plan import Stretch
+from services.monitor.archive.plan import Segment
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
@@ -156,7 +156,7 @@ async def _copy_archive(
     for file in there:
         await copied_file(connection, file, folder / file.name)
         try:
-            await asyncio.to_thread(read, folder, Stretch(file.kind, file.first, file.last))
+            await asyncio.to_thread(read, folder, Segment(file.kind, file.first, file.last))
         except UnreadableFile:
             damaged.append(file.name)
     return len(there), tuple(damaged)

@@ -26,7 +26,7 @@ from schemas.subjects import (
 )
 from services.estimator.remake import Remake, from_export
 from services.monitor.archive.files import UnreadableFile
-from services.monitor.archive.reader import before
+from services.monitor.archive.reader import messages_before
 from shared.domain.invariants import read_fact, read_sample
 from shared.domain.iteration import law_of
 from shared.runtime import owner_only
@@ -110,11 +110,11 @@ async def _learnt(made: Remake, data: Path, archive: Path) -> tuple[range, ...]:
     """
     async with offline_nats(data) as connection:
         streams = JetStreamBus(connection)
-        older, lacks = before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
+        older, lacks = messages_before(archive, ArchiveKind.FACTS, (await streams.extent(FACTS_STREAM)).first)
         await _in_thread(_learn, made, older)
         async for message in messages(connection, FACTS_STREAM, ALL_FACTS):
             _learn(made, message)
-        earlier, _ = before(
+        earlier, _ = messages_before(
             archive, ArchiveKind.OBSERVATIONS, (await streams.extent(OBSERVATIONS_STREAM)).first
         )
         await _in_thread(_observe, made, earlier)

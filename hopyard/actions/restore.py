@@ -20,7 +20,7 @@ from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.settings import Settings
 from services.estimator.remake import from_export
-from services.monitor.archive.plan import stretch_of
+from services.monitor.archive.plan import segment_of
 from shared.domain.iteration import law_of
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
@@ -120,7 +120,7 @@ def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
 
 def _put_archive(backup: Backup, folder: Path) -> None:
     for name in backup.names(ARCHIVE):
-        if stretch_of(name) is None:
+        if segment_of(name) is None:
             raise Invalid(f"{name} in a backup: no archive has such a file")
         owner_only.make_folder(folder)
         with owner_only.appended(folder / name) as out, backup.part(f"{ARCHIVE}/{name}") as part:

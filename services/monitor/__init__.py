@@ -1,1 +1,1 @@
-"""The monitor: node leases, ends of jobs, metrics, and answers to questions about the present."""
+"""The monitor: declares nodes lost and jobs ended, answers questions, and keeps the archive."""

@@ -1,4 +1,4 @@
-"""Answers to users' questions: views of the ledger, and of the last heartbeats."""
+"""The monitor's answers to questions, each computed from the ledger and the last heartbeats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -57,7 +57,7 @@ def _status(_: ShowStatus, cluster: ClusterNow) -> StatusView:
 
 
 def gpus(ledger: Ledger) -> dict[GpuType, tuple[int, int]]:
-    """Busy and all GPUs by type, lost nodes left out."""
+    """(busy, all) GPUs by type; GPUs of lost nodes do not count."""
     counts: dict[GpuType, tuple[int, int]] = {}
     for known in ledger.nodes.values():
         busy, there = counts.get(known.node.gpu_type, (0, 0))
@@ -142,7 +142,7 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
 
 
 def _saved_at(record: JobRecord) -> float | None:
-    """The time of the newest checkpoint; a run without one has the time of its start there."""
+    """Time of the newest checkpoint; None: no run has saved any. `saved_at` of such a run is its start."""
     return next((run.saved_at for run in reversed(record.runs) if run.saved_at > run.started_at), None)
 
 
@@ -161,7 +161,7 @@ def _unknown(job_id: JobId) -> Refused:
 def _facts(question: FindFacts, cluster: ClusterNow) -> FactPlaces | Refused:
     places = cluster.history.fact_seqs.get(question.job_id)
     if places is None:
-        return Refused(reason=f"job {question.job_id}: nothing is kept of its facts")
+        return Refused(reason=f"job {question.job_id}: no list of its facts is kept")
     return FactPlaces(seqs=tuple(places.seqs), complete=places.complete, last_seq=cluster.seq)
 
 

@@ -1,4 +1,4 @@
-"""Wires the monitor: its core, what it reads, and a task that notices when the bus is away."""
+"""Wires the monitor: its core, its subscriptions, the archiver, and a check whether the bus answers."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from shared.runtime.service import Inbox, Ports, Service
 if TYPE_CHECKING:
     from services.monitor.archive.archiver import Archiver
 
-LOOKS_PER_LEASE = 4
+CHECKS_PER_LEASE = 4
 
 
 def build(settings: Settings, ports: Ports) -> Service:
@@ -28,10 +28,10 @@ def build(settings: Settings, ports: Ports) -> Service:
     )
 
     async def watch_bus(inbox: Inbox) -> None:
-        """While the bus is away no heartbeat can come, so no node may count as lost."""
+        """Tell the core while the bus does not answer: no heartbeat arrives then, so no node is lost."""
         while True:
-            await ports.clock.sleep(lease_s / LOOKS_PER_LEASE)
-            if not await _answers(ports, settings.node_lease_real_s / LOOKS_PER_LEASE):
+            await ports.clock.sleep(lease_s / CHECKS_PER_LEASE)
+            if not await _bus_answers(ports, settings.node_lease_real_s / CHECKS_PER_LEASE):
                 inbox.put(BusAway())
 
     archiver = _archiver(settings, ports)
@@ -56,7 +56,7 @@ def build(settings: Settings, ports: Ports) -> Service:
 
 
 def _archiver(settings: Settings, ports: Ports) -> "Archiver | None":
-    """None where nothing is kept for long."""
+    """None: this bus keeps no streams, as in a simulation."""
     if ports.streams is None:
         return None
     from services.monitor.archive.archiver import Archiver  # noqa: PLC0415 - brings DuckDB
@@ -64,8 +64,11 @@ def _archiver(settings: Settings, ports: Ports) -> "Archiver | None":
     return Archiver(settings, ports, ports.streams)
 
 
-async def _answers(ports: Ports, limit_real_s: float) -> bool:
-    """Whether the bus answers: a server that hangs looks connected for a while."""
+async def _bus_answers(ports: Ports, limit_real_s: float) -> bool:
+    """Whether the bus answers within the limit.
+
+    A connection to a server that hangs counts as connected for a while.
+    """
     if not ports.bus.connected():
         return False
     try:

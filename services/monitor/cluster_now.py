@@ -1,4 +1,4 @@
-"""The state of the cluster at one moment, from which the monitor answers."""
+"""What the monitor's answers are computed from."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -13,18 +13,20 @@ from shared.domain.metrics import raqlr
 
 
 class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The cluster at one moment, from which all answers are made."""
+    """The cluster at the time `now`."""
 
     ledger: Ledger
     history: History
     now: float
     seq: int
-    """of the newest fact"""
+    """stream sequence of the newest fact that is folded"""
     speed: float
+    """cluster seconds per second of the wall clock"""
     raqlr_window_s: float
     progress: Mapping[JobId, tuple[float, float]]
-    """samples done by running jobs as last heard, and when that was"""
+    """samples that a running job has done according to the last heartbeat, and the time of that heartbeat"""
     silence_s: Callable[[NodeId, float], float | None]
+    """(node, now) → seconds since its last heartbeat; None: it is not watched"""
 
     @cached_property
     def raqlr(self) -> float | None:

@@ -1,6 +1,6 @@
-"""The monitor's decisions: which nodes are lost or back, which jobs are complete or failed.
+"""The monitor's decisions: which nodes are lost or have returned, which jobs are complete or have failed.
 
-No other service decides this, so that all read one answer from the stream.
+Only the monitor decides this; the other services read its facts, so that all agree.
 """
 
 import msgspec
@@ -30,23 +30,25 @@ from shared.domain.core import Asked, Effects, Input, Publish, Reply
 from shared.domain.ledger.records import JobRecord
 
 STOPS_RUNNING = (JobPreempted, PlacementRefused, JobCompleted, JobFailed, JobCancelled, JobRejected)
-"""facts after which a heartbeat's progress of the job is out of date"""
+"""facts after which the progress of a job that heartbeats reported is out of date"""
 
 
 class BusAway(msgspec.Struct, frozen=True):
-    """An input: the bus is away, so silence says nothing about the nodes."""
+    """An input: the bus does not answer, so missing heartbeats say nothing about the nodes."""
 
 
 TROUBLES_MAX = 4
-"""of a node"""
+"""troubles of one node that are kept"""
 TROUBLES_NAMED = 20
-"""of all nodes; a disk that hangs below them all would fill the monitor's report beyond what NATS takes"""
+"""troubles of all nodes that are reported: if a shared disk hangs, every node has one, and a report with all
+of them would be larger than a NATS message may be"""
 
 
 class Monitor:
-    """`lease_s`: cluster seconds of silence after which a node is lost. `speed`: of the clock, to report.
+    """`lease_s`: cluster seconds without a heartbeat after which a node is lost.
 
-    `interruptions_max`: of a job, without a new checkpoint in between; by the last of them it has failed.
+    `interruptions_max`: so many interruptions without a new checkpoint in between fail a job.
+    `raqlr_window_s`: jobs that ended in this window count for RAQLR. `speed`: of the clock; only reported.
     """
 
     def __init__(
@@ -55,68 +57,69 @@ class Monitor:
         self.state = State()
         self._interruptions_max = interruptions_max
         self._deadlines: dict[JobId, float] = {}
-        """when running jobs have run as long as they may"""
-        self._silence = Heartbeats(lease_s)
+        """times at which running jobs reach their time limit"""
+        self._heartbeats = Heartbeats(lease_s)
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
-        self._heard: dict[JobId, dict[NodeId, float]] = {}
-        """samples of running jobs, by the nodes that lead them"""
+        self._samples_by_leader: dict[JobId, dict[NodeId, float]] = {}
+        """samples done by each running job, by the node that leads it (or that leads a part of it)"""
         self._progress: dict[JobId, tuple[float, float]] = {}
         self._returning: set[NodeId] = set()
+        """lost nodes whose NodeReturned is published and not yet back from the stream"""
         self._troubles: dict[NodeId, tuple[str, ...]] = {}
-        """of nodes that are heard from and have any"""
+        """what the last heartbeat of a node reported; nodes without troubles are left out"""
 
     # ---- the core contract
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
             case Event() if type(message) in FOLDS:
-                return self._learn(message, now)
+                return self._fold(message, now)
             case Heartbeat():
-                return self._heartbeat(message, now)
+                return self._take_heartbeat(message, now)
             case Asked(ticket, question):
                 return [Reply(ticket, answer(question, self.cluster(now)))]
             case BusAway():
-                self._hear_all(now)
+                self._restart_timeouts(now)
                 return []
             case _:
                 return []
 
     def next_wakeup(self) -> float | None:
-        silent = self._silence.first_end()
+        silent = self._heartbeats.first_timeout()
         if not self._deadlines:
             return silent
         deadline = min(self._deadlines.values())
         return deadline if silent is None else min(deadline, silent)
 
     def wake(self, now: float) -> Effects:
-        return [*self._out_of_time(now), *self._out_of_reach(now)]
+        return [*self._fail_overdue(now), *self._lose_silent(now)]
 
-    def _out_of_time(self, now: float) -> Effects:
+    def _fail_overdue(self, now: float) -> Effects:
         late = [job_id for job_id, deadline in self._deadlines.items() if deadline <= now]
-        return [Publish(self._time_is_up(job_id, now)) for job_id in late]
+        return [Publish(self._overdue(job_id, now)) for job_id in late]
 
-    def _time_is_up(self, job_id: JobId, now: float) -> JobFailed:
+    def _overdue(self, job_id: JobId, now: float) -> JobFailed:
         del self._deadlines[job_id]
         record = self.state.ledger.jobs[job_id]
-        assert record.present is not None, "only a job that runs has a deadline"
+        assert record.present is not None, "a job has a deadline only while it runs"
         reason = f"its time limit of {record.spec.time_limit_s:g} s of running is over"
         return JobFailed(at=now, job_id=job_id, placement_id=record.present.placement_id, reason=reason)
 
-    def _out_of_reach(self, now: float) -> Effects:
-        if self._silence.slept_through(now):
-            self._hear_all(now)
+    def _lose_silent(self, now: float) -> Effects:
+        if self._heartbeats.watcher_was_late(now):
+            self._restart_timeouts(now)
             return []
-        return [Publish(NodeLost(at=now, node_id=node_id)) for node_id in self._silence.too_long(now)]
+        return [Publish(NodeLost(at=now, node_id=node_id)) for node_id in self._heartbeats.take_silent(now)]
 
     def resume(self, now: float) -> Effects:
-        self._hear_all(now)
+        self._restart_timeouts(now)
         for record in self.state.ledger.jobs.values():
             self._set_deadline(record)
         return [Publish(fact) for fact in self.state.ending.values()]
 
     def cluster(self, now: float) -> ClusterNow:
-        """Everything an answer is made from."""
+        """The cluster as answers and metrics see it."""
         return ClusterNow(
             ledger=self.state.ledger,
             history=self.state.history,
@@ -125,71 +128,71 @@ class Monitor:
             speed=self._speed,
             raqlr_window_s=self._raqlr_window_s,
             progress=self._progress,
-            silence_s=self._silence.of,
+            silence_s=self._heartbeats.age_s,
         )
 
     def troubles(self) -> list[str]:
-        """What jobs wait for on the nodes, in words."""
+        """What jobs on the nodes wait for, a line each, as the nodes' heartbeats say."""
         named = [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
         more = [f"and {len(named) - TROUBLES_NAMED} more"] if len(named) > TROUBLES_NAMED else []
         return [*named[:TROUBLES_NAMED], *more]
 
     # ---- heartbeats
 
-    def _heartbeat(self, beat: Heartbeat, now: float) -> Effects:
+    def _take_heartbeat(self, beat: Heartbeat, now: float) -> Effects:
         known = self.state.ledger.nodes.get(beat.node_id)
         if known is None or known.life != beat.life:
-            return []  # before its NodeJoined, or from a life that is over
+            return []  # it came before its NodeJoined, or from an agent that has been replaced
         if not known.alive:
-            return self._return(beat.node_id, now)
-        self._silence.heard(beat.node_id, now)
+            return self._publish_return(beat.node_id, now)
+        self._heartbeats.heard(beat.node_id, now)
         self._troubles.pop(beat.node_id, None)
         if beat.troubles:
             self._troubles[beat.node_id] = beat.troubles[:TROUBLES_MAX]
         for job_id, samples_done in beat.progress.items():
             record = self.state.ledger.jobs.get(job_id)
             if record is not None and record.present is not None:
-                heard = self._heard.setdefault(job_id, {})
+                heard = self._samples_by_leader.setdefault(job_id, {})
                 heard[beat.node_id] = samples_done
                 self._progress[job_id] = record.tally.merged(record.spec.samples, heard), now
         return []
 
-    def _return(self, node_id: NodeId, now: float) -> Effects:
+    def _publish_return(self, node_id: NodeId, now: float) -> Effects:
         if node_id in self._returning:
             return []
         self._returning.add(node_id)
         return [Publish(NodeReturned(at=now, node_id=node_id))]
 
-    def _hear_all(self, now: float) -> None:
+    def _restart_timeouts(self, now: float) -> None:
         nodes = self.state.ledger.nodes.items()
-        self._silence.begin((node_id for node_id, known in nodes if known.alive), now)
+        self._heartbeats.restart((node_id for node_id, known in nodes if known.alive), now)
         self._returning.clear()
 
     # ---- facts
 
-    def _learn(self, fact: Event, now: float) -> Effects:
+    def _fold(self, fact: Event, now: float) -> Effects:
         ends = fold(self.state, fact, self._interruptions_max)
         if isinstance(fact, NodeEvent):
-            self._node(fact, now)
+            self._track_node(fact, now)
         elif isinstance(fact, STOPS_RUNNING):
-            self._stopped(fact.job_id)
+            self._forget_stopped(fact.job_id)
         elif isinstance(fact, JobStarted):
             self._set_deadline(self.state.ledger.jobs.get(fact.job_id))
         return [Publish(end) for end in ends] if ends else []
 
-    def _node(self, fact: NodeEvent, now: float) -> None:
+    def _track_node(self, fact: NodeEvent, now: float) -> None:
         self._returning.discard(fact.node_id)
         if isinstance(fact, NodeJoined | NodeReturned):
-            self._silence.heard(fact.node_id, now)
+            self._heartbeats.heard(fact.node_id, now)
         elif isinstance(fact, NodeLost):
-            self._silence.drop(fact.node_id)
+            self._heartbeats.drop(fact.node_id)
             self._troubles.pop(fact.node_id, None)
 
-    def _stopped(self, job_id: JobId) -> None:
+    def _forget_stopped(self, job_id: JobId) -> None:
         record = self.state.ledger.jobs.get(job_id)
         if record is None or record.present is None:
             self._progress.pop(job_id, None)
-            self._heard.pop(job_id, None)
+            self._samples_by_leader.pop(job_id, None)
             self._deadlines.pop(job_id, None)
 
     def _set_deadline(self, record: JobRecord | None) -> None:

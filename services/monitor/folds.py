@@ -1,6 +1,7 @@
-"""How each fact changes the state, and which ends of jobs are published for it. The table is at the end.
+"""How each fact changes the monitor's state, and which JobCompleted or JobFailed follow from it.
 
-The ledger takes in every fact of its own table; some change what only the monitor keeps besides.
+The ledger and the history fold the facts of their own tables; the table at the end of this module adds what
+only the monitor does with a fact.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,30 +32,31 @@ from shared.domain.ledger.records import JobRecord
 from shared.domain.tally import WELL
 
 JOBS_KEPT = 10_000
-"""ended jobs that figures and questions can still be about"""
+"""ended jobs that stay in the ledger, for metrics and answers"""
 PLANS_KEPT = 10_000
+"""plans that stay in the ledger"""
 
 
 def fold(state: State, fact: Event, interruptions_max: int) -> list[End]:
-    """Change `state` by one fact of `FOLDS`; the ends of jobs to publish for it."""
-    history.note(state.history, fact, state.seq)
+    """Change `state` by one fact of `FOLDS`; returns the ends of jobs to publish because of it."""
+    history.record_seq(state.history, fact, state.seq)
     ledger.fold(state.ledger, fact)
-    history.remember(state.history, state.ledger, fact)
-    besides = _BESIDES.get(type(fact))
-    if besides is None:
+    history.record(state.history, state.ledger, fact)
+    own_fold = _OWN_FOLDS.get(type(fact))
+    if own_fold is None:
         return []
-    ends = [end for end in besides(state, fact, interruptions_max) if end.job_id not in state.ending]
+    ends = [end for end in own_fold(state, fact, interruptions_max) if end.job_id not in state.ending]
     state.ending |= {end.job_id: end for end in ends}
     return ends
 
 
 def _worker_stopped(state: State, fact: WorkerStopped, _: int) -> Iterator[End]:
     record = state.ledger.jobs.get(fact.job_id)
-    speaks = record is not None and not record.ended and has_orders(state.ledger, fact)
-    end = _end_of(record, fact) if record is not None and speaks else None
+    if record is None or record.ended or not has_orders(state.ledger, fact):
+        return
+    end = _end_of(record, fact)
     if end is None:
         return
-    assert record is not None, "nothing ends that is not known"
     if isinstance(end, JobCompleted) and record.present is None:
         state.early[fact.job_id] = end
     else:
@@ -70,7 +72,7 @@ def _started(state: State, fact: JobStarted, _: int) -> Iterator[End]:
 def _no_longer_runs(
     state: State, fact: JobPreempted | PlacementRefused, interruptions_max: int
 ) -> Iterator[End]:
-    _settle(state, fact.job_id)
+    _drop_ending(state, fact.job_id)
     record = state.ledger.jobs.get(fact.job_id)
     broken = broken_as(record, fact.placement_id) if record is not None and not record.ended else None
     if record is None or broken is None or broken.outcome is not Outcome.INTERRUPTED:
@@ -82,7 +84,7 @@ def _no_longer_runs(
 
 
 def _ended(state: State, fact: JobEvent, _: int) -> Iterator[End]:
-    _settle(state, fact.job_id)
+    _drop_ending(state, fact.job_id)
     state.early.pop(fact.job_id, None)
     record = state.ledger.jobs.get(fact.job_id)
     if record is not None and record.ended:
@@ -91,8 +93,8 @@ def _ended(state: State, fact: JobEvent, _: int) -> Iterator[End]:
     yield from ()
 
 
-def _settle(state: State, job_id: JobId) -> None:
-    """Drop an end that has come back from the stream or is void."""
+def _drop_ending(state: State, job_id: JobId) -> None:
+    """Forget the end that was published for a job once it is back from the stream, or once it is void."""
     record = state.ledger.jobs.get(job_id)
     end = state.ending.get(job_id)
     if end is not None and (record is None or record.ended or not is_present(record, end.placement_id)):
@@ -100,10 +102,11 @@ def _settle(state: State, job_id: JobId) -> None:
 
 
 def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
-    """The end of the job that follows from a worker's end; None for a measurement or an earlier placement.
+    """The end of the job that follows from a worker's end; None if the job goes on.
 
-    One failed worker fails the gang, even while the gang is coming up; and the job, once it has no retries.
-    Of copies that train, the one that ends last decides, as the ledger has it.
+    None too for the worker of a measurement or of an earlier placement. One failed worker fails the gang,
+    even while the gang is coming up, and fails the job once it has no retries left. If the job trains as
+    copies, the worker that ends last decides.
     """
     if not is_present(record, fact.placement_id):
         return None
@@ -127,7 +130,10 @@ def _failed(record: JobRecord, fact: WorkerStopped) -> JobFailed | None:
 
 
 def _end_of_copies(record: JobRecord, fact: WorkerStopped) -> End | None:
-    """The job is complete when what all copies did is all there is to do; it failed as its last copy did."""
+    """The job is complete once the samples of all copies add up to its samples.
+
+    It fails with its last copy.
+    """
     if fact.outcome in WELL:
         done = record.tally.merged(record.spec.samples)
         if not record.tally.complete(record.spec.samples):
@@ -136,7 +142,7 @@ def _end_of_copies(record: JobRecord, fact: WorkerStopped) -> End | None:
     return _failed(record, fact) if record.tally.wasted else None
 
 
-_BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
+_OWN_FOLDS: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
     WorkerStopped: _worker_stopped,
     JobStarted: _started,
     JobPreempted: _no_longer_runs,
@@ -147,8 +153,8 @@ _BESIDES: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
     JobRejected: _ended,
 }
 
-FOLDS: frozenset[type[Event]] = frozenset({*ledger.FOLDS, *history.FOLDS, *_BESIDES, GangFormed})
-"""facts that change the state"""
+FOLDS: frozenset[type[Event]] = frozenset({*ledger.FOLDS, *history.FOLDS, *_OWN_FOLDS, GangFormed})
+"""facts that the monitor folds"""
 
-QUIET = frozenset(kind for kind in FOLDS if kind not in _BESIDES and not issubclass(kind, NodeEvent))
-"""those of them that end no job and have no part in when one ends or a node is lost"""
+QUIET = frozenset(kind for kind in FOLDS if kind not in _OWN_FOLDS and not issubclass(kind, NodeEvent))
+"""those of `FOLDS` that decide neither the end of a job nor the loss of a node"""

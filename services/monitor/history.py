@@ -1,6 +1,7 @@
-"""The history that the page shows: who held GPUs when, nodes out of use, the last plans. Bounded.
+"""The history that the page shows: who held which GPUs when, when nodes were out of use, the last plans.
 
-Every change of the timeline has a revision of its own, so that a reader asks for what is new.
+Its size is bounded. Every change of the timeline gets the next revision, so a reader that names the last
+revision it has seen gets only what changed since.
 """
 
 from collections import Counter
@@ -30,12 +31,12 @@ from shared.domain.ledger.records import JobRecord
 HOLDINGS_KEPT = 10_000
 SPELLS_KEPT = 2_000
 PLANS_KEPT = 50
-LEFT_OUT_KEPT = 500
-"""of one plan, and as many placements"""
+PLAN_ENTRIES_KEPT = 500
+"""jobs left out that are kept of a plan, and as many of its placements"""
 FACTS_KEPT = 200
-"""of one job, the newest; of the other facts the first"""
+"""newest facts of a job whose sequences are kept, besides its first"""
 JOBS_WITH_RUNS_KEPT = 2_000
-"""ended jobs"""
+"""ended jobs whose runs and fact sequences are kept"""
 
 DRAINING, LEAVING, LOST = "draining", "leaving", "lost"
 NODE_LOST, AGENT_RESTARTED = "node-lost", "agent-restarted"
@@ -48,9 +49,9 @@ class PlanEntry(msgspec.Struct, frozen=True):
 
 class FactSeqs(msgspec.Struct, kw_only=True):
     seqs: list[int]
-    """of the first fact, and of the newest"""
+    """stream sequences of the job's first fact and of its newest facts"""
     complete: bool = True
-    """false: between the first and the second there are others"""
+    """false: facts between `seqs[0]` and `seqs[1]` were dropped"""
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -63,25 +64,26 @@ class History(msgspec.Struct, kw_only=True):
     closed_spells: list[NodeSpell] = []
     """by revision"""
     complete_from: float | None = None
+    """time from which the timeline lacks nothing; None: it lacks nothing"""
     plans: list[PlanEntry] = []
     fact_seqs: dict[JobId, FactSeqs] = {}
     jobs_with_runs: dict[JobId, None] = {}
-    """that have ended, in the order of their ends"""
+    """ended jobs, in the order of their ends (a dict for its order; the values mean nothing)"""
 
-    def turn(self) -> int:
+    def next_revision(self) -> int:
         self.revision += 1
         return self.revision
 
 
-def remember(history: History, ledger: Ledger, fact: Event) -> None:
-    """Enter a fact that the ledger has taken in."""
+def record(history: History, ledger: Ledger, fact: Event) -> None:
+    """Enter a fact in the history; the ledger must have folded it before."""
     enter = FOLDS.get(type(fact))
     if enter is not None:
         enter(history, ledger, fact)
 
 
-def note(history: History, fact: Event, seq: int) -> None:
-    """Remember where a fact about a job stands."""
+def record_seq(history: History, fact: Event, seq: int) -> None:
+    """Enter the stream sequence of a fact about a job."""
     job_id = getattr(fact, "job_id", None)
     if job_id is None:
         return
@@ -110,7 +112,10 @@ def _newer(kept: Sequence[Any], after: int) -> Iterable[Any]:
 
 
 def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId) -> None:
-    """A job has ended: its runs and facts are kept, and those of the one that ended first are dropped."""
+    """Note that a job has ended.
+
+    Drop the runs and fact sequences of the jobs that ended first, beyond the limit.
+    """
     history.jobs_with_runs[ended] = None
     while len(history.jobs_with_runs) > JOBS_WITH_RUNS_KEPT:
         oldest = next(iter(history.jobs_with_runs))
@@ -126,7 +131,7 @@ def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId)
 def _started(history: History, ledger: Ledger, fact: WorkerStarted) -> None:
     here = history.open_holdings.setdefault(fact.node_id, {})
     here[fact.placement_id] = Holding(
-        revision=history.turn(),
+        revision=history.next_revision(),
         node_id=fact.node_id,
         job_id=fact.job_id,
         placement_id=fact.placement_id,
@@ -137,30 +142,30 @@ def _started(history: History, ledger: Ledger, fact: WorkerStarted) -> None:
 
 
 def _stopped(history: History, _: Ledger, fact: WorkerStopped) -> None:
-    _close(history, fact.node_id, fact.placement_id, fact.at, fact.outcome.value)
+    _close_holding(history, fact.node_id, fact.placement_id, fact.at, fact.outcome.value)
 
 
-def _close(history: History, node_id: NodeId, placement_id: PlacementId, at: float, end: str) -> None:
+def _close_holding(history: History, node_id: NodeId, placement_id: PlacementId, at: float, end: str) -> None:
     here = history.open_holdings.get(node_id, {})
     holding = here.pop(placement_id, None)
     if holding is None:
         return
     until = max(at, holding.since)
     history.closed_holdings.append(
-        msgspec.structs.replace(holding, revision=history.turn(), until=until, end=end)
+        msgspec.structs.replace(holding, revision=history.next_revision(), until=until, end=end)
     )
     _trim(history, history.closed_holdings, HOLDINGS_KEPT)
 
 
-def _close_all(
+def _close_holdings(
     history: History, node_id: NodeId, at: float, end: str, but: Sequence[PlacementId] = ()
 ) -> None:
     for placement_id in [each for each in history.open_holdings.get(node_id, ()) if each not in but]:
-        _close(history, node_id, placement_id, at, end)
+        _close_holding(history, node_id, placement_id, at, end)
 
 
 def _trim(history: History, kept: list[Any], most: int) -> None:
-    """Drop the oldest, in blocks of a tenth, so it is cheap to call often."""
+    """Drop the oldest entries once there are a tenth too many, so that most calls cost nothing."""
     if len(kept) > most * 1.1:
         last = max(each.until for each in kept[:-most])
         history.complete_from = max(last, history.complete_from or last)
@@ -171,39 +176,41 @@ def _trim(history: History, kept: list[Any], most: int) -> None:
 
 
 def _joined(history: History, _: Ledger, fact: NodeJoined) -> None:
-    _close_all(history, fact.node_id, fact.at, AGENT_RESTARTED, but=fact.workers)
-    _back(history, fact.node_id, LOST, fact.at)
-    _back(history, fact.node_id, LEAVING, fact.at)
+    _close_holdings(history, fact.node_id, fact.at, AGENT_RESTARTED, but=fact.workers)
+    _close_spell(history, fact.node_id, LOST, fact.at)
+    _close_spell(history, fact.node_id, LEAVING, fact.at)
 
 
 def _lost(history: History, _: Ledger, fact: NodeLost) -> None:
-    _close_all(history, fact.node_id, fact.at, NODE_LOST)
-    _out(history, fact.node_id, LOST, fact.at)
+    _close_holdings(history, fact.node_id, fact.at, NODE_LOST)
+    _open_spell(history, fact.node_id, LOST, fact.at)
 
 
 def _returned(history: History, _: Ledger, fact: NodeReturned) -> None:
-    _back(history, fact.node_id, LOST, fact.at)
+    _close_spell(history, fact.node_id, LOST, fact.at)
 
 
 def _drained(history: History, _: Ledger, fact: NodeDrained) -> None:
-    _out(history, fact.node_id, LEAVING if fact.life else DRAINING, fact.at)
+    _open_spell(history, fact.node_id, LEAVING if fact.life else DRAINING, fact.at)
 
 
 def _restored(history: History, _: Ledger, fact: NodeRestored) -> None:
-    _back(history, fact.node_id, DRAINING, fact.at)
+    _close_spell(history, fact.node_id, DRAINING, fact.at)
 
 
-def _out(history: History, node_id: NodeId, state: str, at: float) -> None:
+def _open_spell(history: History, node_id: NodeId, state: str, at: float) -> None:
     here = history.open_spells.setdefault(node_id, {})
     if state not in here:
-        here[state] = NodeSpell(revision=history.turn(), node_id=node_id, state=state, since=at)
+        here[state] = NodeSpell(revision=history.next_revision(), node_id=node_id, state=state, since=at)
 
 
-def _back(history: History, node_id: NodeId, state: str, at: float) -> None:
+def _close_spell(history: History, node_id: NodeId, state: str, at: float) -> None:
     spell = history.open_spells.get(node_id, {}).pop(state, None)
     if spell is not None:
         until = max(at, spell.since)
-        history.closed_spells.append(msgspec.structs.replace(spell, revision=history.turn(), until=until))
+        history.closed_spells.append(
+            msgspec.structs.replace(spell, revision=history.next_revision(), until=until)
+        )
         _trim(history, history.closed_spells, SPELLS_KEPT)
 
 
@@ -218,8 +225,8 @@ def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
     left_out = {str(reason): count for reason, count in reasons.items()}
     detail = PlanDetail(
         plan_id=fact.plan_id,
-        placements=fact.placements[:LEFT_OUT_KEPT],
-        left_out=fact.left_out[:LEFT_OUT_KEPT],
+        placements=fact.placements[:PLAN_ENTRIES_KEPT],
+        left_out=fact.left_out[:PLAN_ENTRIES_KEPT],
     )
     history.plans.append(PlanEntry(PlanSummary(plan=view, left_out=left_out), detail))
     if len(history.plans) > PLANS_KEPT:

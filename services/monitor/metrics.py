@@ -1,4 +1,4 @@
-"""Metrics of the cluster."""
+"""The monitor's Prometheus metrics: jobs, nodes and GPUs, and the last plan."""
 
 from collections.abc import Iterator
 

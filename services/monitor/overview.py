@@ -1,4 +1,4 @@
-"""Answers for the page over the whole cluster."""
+"""Answers for the page: timeline, job summaries, runs and plans."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -29,8 +29,8 @@ CHANGES_AT_MOST = 5_000
 SUMMARIES_AT_MOST = 1_000
 RUNS_AT_MOST = 500
 HOLDERS_NAMED = 3
-SHORT_S = 1.0
-"""a run is no measure of throughput before that"""
+MEASURABLE_S = 1.0
+"""seconds that a run must have lasted before its throughput is computed"""
 
 
 def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
@@ -54,21 +54,21 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
         ),
         holdings=tuple(each for each in shown if isinstance(each, Holding)),
         spells=tuple(each for each in shown if isinstance(each, NodeSpell)),
-        planned=tuple(_not_begun(cluster.ledger, history)),
+        planned=tuple(_planned(cluster.ledger, history)),
         expected=dict(_expected(cluster)),
     )
 
 
-def _not_begun(ledger: Ledger, history: History) -> Iterator[Placement]:
+def _planned(ledger: Ledger, history: History) -> Iterator[Placement]:
     begun = {placement_id for here in history.open_holdings.values() for placement_id in here}
     for job_id, placement in ledger.planned.items():
         record = ledger.jobs.get(job_id)
-        over = record is None or record.ended or _was_run(record, placement.placement_id)
+        over = record is None or record.ended or _has_run(record, placement.placement_id)
         if not over and placement.placement_id not in begun:
             yield placement
 
 
-def _was_run(record: JobRecord, placement_id: PlacementId) -> bool:
+def _has_run(record: JobRecord, placement_id: PlacementId) -> bool:
     return any(run.placement_id == placement_id for run in record.runs)
 
 
@@ -81,7 +81,10 @@ def _expected(cluster: ClusterNow) -> Iterator[tuple[PlacementId, float]]:
 
 
 def expected_end(record: JobRecord, cluster: ClusterNow) -> float | None:
-    """When a running job is complete at the speed that was measured, else estimated."""
+    """When a running job will complete, at its measured throughput or, before that, at the estimated one.
+
+    None: it does not run.
+    """
     run = record.present
     if run is None:
         return None
@@ -140,7 +143,7 @@ def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
 
 
 def _held_by(jobs: Sequence[JobId]) -> str:
-    """The jobs that have what a job wanted, most GPUs first."""
+    """A sentence that names the jobs with GPUs that the job could use; those with most GPUs come first."""
     return f"{', '.join(jobs[:HOLDERS_NAMED])} {'have' if len(jobs) > 1 else 'has'} the GPUs" if jobs else ""
 
 
@@ -180,9 +183,10 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
 
 
 def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
-    """Samples done in all by the end of a run, or as last heard; and when that was.
+    """Samples that the job had done when the run ended, or according to its last heartbeat, and when.
 
-    What a run did after its last checkpoint counts for nothing, and neither does the time it took.
+    Samples after a run's last checkpoint are lost, so of a run that has ended neither
+    they nor their time count.
     """
     if run.ended_at is not None:
         samples = record.samples_done if run.samples_to is None else run.samples_to
@@ -194,7 +198,7 @@ def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, f
 
 def _measured(run: Run, samples: float, at: float) -> float | None:
     ran_s = at - run.started_at
-    return (samples - run.samples_from) / ran_s if ran_s >= SHORT_S else None
+    return (samples - run.samples_from) / ran_s if ran_s >= MEASURABLE_S else None
 
 
 # ---- plans

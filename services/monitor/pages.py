@@ -1,7 +1,7 @@
-"""Which jobs a page holds: filters, orders, and the token of where the next page begins.
+"""Which jobs a page of the job list holds: filters, orders, and the token of the next page.
 
-A token holds the place of the last job in the order, not the job, so it outlives that job. In orders that
-jobs move in while they run, a job may be met twice or not at all between two pages.
+A token is the place of the page's last job in the order, so it stays valid when that job is forgotten. In an
+order by a quantity that changes (such as waiting time) a job may appear on two pages or on none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,18 +16,18 @@ from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
 
 PAGE_AT_MOST = 500
-"""jobs"""
+"""jobs on a page"""
 
 Place = tuple[float, float, JobId]
-"""of a job in an order: ascending"""
+"""sort key of a job; a page lists ascending keys"""
 
 
 class InvalidPage(ValueError):
-    """There is no page for this token."""
+    """The question asks for no page: its token or one of its states is invalid."""
 
 
 def page_of(question: ListJobs, jobs: Iterable[JobRecord], now: float) -> tuple[list[JobRecord], str | None]:
-    """The jobs, and the token of the next page if there is one. Raises InvalidPage."""
+    """The jobs of a page, and the token of the next page; None: this is the last. Raises InvalidPage."""
     for state in question.states:
         if state not in list(JobState):
             raise InvalidPage(f"state: {state} is none of {', '.join(JobState)}")
@@ -52,12 +52,15 @@ def _is_wanted(job: JobRecord, question: ListJobs) -> bool:
 
 
 def _newest(first: Callable[[JobRecord, float], float]) -> Callable[[JobRecord, float], Place]:
-    """Order by a quantity, ascending, then by submission, newest first."""
+    """Order by a quantity, ascending; where it is equal, the newest submission comes first."""
     return lambda job, now: (first(job, now), -job.submitted_at, job.job_id)
 
 
 def _latest(at: float | None) -> float:
-    """Never is after everything; JSON has no infinity."""
+    """A key that puts later times first and None last.
+
+    Finite, since a token is JSON, which has no infinity.
+    """
     return 0.0 if at is None else -1.0 - max(at, 0.0)
 
 
@@ -76,7 +79,7 @@ def _token(sort: JobSorting, place: Place) -> str:
 
 
 def _place(token: str, sort: JobSorting) -> Place:
-    """Raises InvalidPage."""
+    """The place that a token holds. Raises InvalidPage."""
     try:
         made_for, place = msgspec.json.decode(token.encode(), type=tuple[JobSorting, Place])
     except (msgspec.DecodeError, UnicodeError):

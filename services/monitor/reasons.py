@@ -1,4 +1,4 @@
-"""Why a job is not running, or runs where it does: one dominant reason, and what it follows from."""
+"""Why a job waits, or why it runs where it does: one dominant reason, with the plan and rivals behind it."""
 
 from collections.abc import Iterator
 
@@ -17,11 +17,11 @@ from shared.domain.states import JobState
 STARTING = "starting"
 NO_NODES = "no-nodes"
 PREEMPTIONS_SHOWN = 20
-"""of a job, the newest"""
+"""newest preemptions of a job that are shown"""
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason that is shown."""
+    """The dominant reason. `since`: the cluster time from which it holds."""
 
     reason: str
     detail: str
@@ -57,7 +57,7 @@ def why(ledger: Ledger, record: JobRecord, raqlr: float | None, now: float) -> W
 
 
 def preemptions(record: JobRecord) -> tuple[PreemptionView, ...]:
-    """The ends of its runs at which the job went back to the queue, oldest first."""
+    """The preemptions of a job: its runs that ended with the job back in the queue, oldest first."""
     ended = [run for run in record.runs if run.preempted is not None]
     return tuple(_preemption(run) for run in ended[-PREEMPTIONS_SHOWN:])
 
@@ -81,6 +81,7 @@ def _preemption(run: Run) -> PreemptionView:
 
 
 def dominant(ledger: Ledger, record: JobRecord) -> Reason:
+    """The first that applies: ended, runs, no usable node, not measured, not estimated, the plans' reason."""
     run = record.present
     if record.ended:
         detail = record.reason or f"it is {record.state}"
@@ -129,12 +130,15 @@ def _planned(ledger: Ledger, record: JobRecord) -> Reason:
             standing=verdict.standing,
             verdict=verdict,
         )
-    detail = "no plan has looked at it since it came into the queue"
+    detail = "no plan has considered it since it came into the queue"
     return Reason(reason=Waiting.NOT_PLANNED.value, detail=detail, since=record.since)
 
 
 def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
-    """What is to be said of a job without a configuration that no GPU type alone has GPUs for."""
+    """Explain NO_CONFIGURATION of a job that needs more GPUs than there are of any one type.
+
+    Empty: that is not why.
+    """
     wanted, least = record.spec.gpu_types or record.single_gpu, min(record.spec.demand)
     nodes = (known.node for known in ledger.nodes.values() if known.usable)
     gpus = {name: count for name, count in gpus_by_type(nodes).items() if name in wanted}
@@ -143,11 +147,14 @@ def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
     there = ", ".join(f"{count} {name}" for name, count in gpus.items())
     enough = sum(gpus.values()) >= least
     only = "only a policy that mixes GPU types can place it" if enough else "there are too few for it"
-    return f"it takes at least {least} GPUs; of those it may use there are {there}: {only}"
+    return f"it needs at least {least} GPUs; of the types that it may use there are {there}: {only}"
 
 
 def _deciding(newest: Verdict | None) -> Verdict | None:
-    """A fragment plan that finds no room says nothing about who was given it: the first plan does."""
+    """The verdict to show: of a fragment plan that found no GPUs, that of the first plan before it.
+
+    The first plan knows which jobs got the GPUs.
+    """
     if newest is None or newest.first is None or newest.reason != Waiting.NO_CONFIGURATION.value:
         return newest
     return newest.first
@@ -177,7 +184,7 @@ def _profiling(ledger: Ledger, record: JobRecord) -> str:
     return f"it is measured on {there}"
 
 
-# ---- what it follows from
+# ---- what is behind it
 
 
 def _plan(ledger: Ledger, plan_id: PlanId | None) -> PlanView | None:
@@ -187,13 +194,13 @@ def _plan(ledger: Ledger, plan_id: PlanId | None) -> PlanView | None:
 
 
 def _estimated(ledger: Ledger, record: JobRecord) -> float | None:
-    """samples/s where it runs, else where it starts."""
+    """Estimated samples/s of the job's present placement, else of the one that is planned for it."""
     at = record.present or ledger.planned.get(record.job_id)
     return at.throughput if at else None
 
 
 def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[HolderView]:
-    """The jobs that the plan named and that still hold, or are promised, GPUs that this one may use."""
+    """The jobs that the plan preferred to this one, as far as they still have GPUs that it can use."""
     standings = verdict.rivals or (None,) * len(verdict.held_by)
     found = [
         HolderView(
@@ -210,7 +217,7 @@ def _holders(ledger: Ledger, record: JobRecord, verdict: Verdict) -> Iterator[Ho
 
 
 def _usable_gpus(ledger: Ledger, record: JobRecord, holder: JobId) -> int:
-    """GPUs that another job holds, or is to get, of the types this one has a speed on."""
+    """GPUs of another job's planned placement, of the types on which this job has a throughput."""
     placement = ledger.planned.get(holder)
     if placement is None:
         return 0

@@ -1,4 +1,4 @@
-"""What the monitor knows from the facts."""
+"""What the monitor knows from facts; snapshots hold it."""
 
 import msgspec
 
@@ -13,9 +13,9 @@ End = JobCompleted | JobFailed
 class State(msgspec.Struct, kw_only=True):
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     ending: dict[JobId, End] = {}
-    """published, and not yet back from the stream"""
+    """ends of jobs that the monitor has published and that are not yet back from the stream"""
     early: dict[JobId, JobCompleted] = {}
-    """of jobs whose work was done before anybody published that they had started"""
+    """completions of jobs whose JobStarted has not come yet; published once it has"""
     history: History = msgspec.field(default_factory=History)
     seq: int = 0
-    """of the newest fact"""
+    """stream sequence of the newest fact"""

@@ -1,13 +1,15 @@
-"""Parquet files of messages. A file gets its name only once it was written completely and read back.
+"""Writes and reads the archive's Parquet files.
 
-| column    | is                                                                       |
+A file gets its name only after it is complete and was read back.
+
+| column    | holds                                                                    |
 |-----------|--------------------------------------------------------------------------|
 | seq       | the message's sequence in its stream                                     |
-| stored_at | when it was stored, UTC                                                  |
-| subject   | where it was published                                                   |
-| id        | under which it was published; empty: none                                |
-| message   | what it says, as JSON; NULL for what cannot be read                      |
-| raw       | as it was stored                                                         |
+| stored_at | the time at which NATS stored it, UTC                                    |
+| subject   | the subject under which it was published                                 |
+| id        | its message id; empty: it was published without one                      |
+| message   | its content as JSON; NULL if it cannot be decoded                        |
+| raw       | its bytes as stored                                                      |
 """
 
 import hashlib
@@ -23,7 +25,7 @@ import duckdb
 import msgspec
 
 from schemas.codec import Malformed, plain
-from services.monitor.archive.plan import Stretch, stretch_of
+from services.monitor.archive.plan import Segment, segment_of
 from shared.runtime import owner_only
 
 DRAFT = ".draft-"
@@ -55,13 +57,13 @@ class UnreadableFile(OSError):
 def names_in(folder: Path) -> list[str]:
     """Names of the finished files; none if there is no such folder yet. Raises OSError."""
     try:
-        return [path.name for path in folder.iterdir() if stretch_of(path.name) is not None]
+        return [path.name for path in folder.iterdir() if segment_of(path.name) is not None]
     except FileNotFoundError:
         return []
 
 
 def make_folder(folder: Path) -> None:
-    """On the disk when it returns, as are files that are written into it. Raises OSError."""
+    """Make the folder and its parents; they are synced to the disk when this returns. Raises OSError."""
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     owner_only.make_folder(folder)
     for each in new:
@@ -69,36 +71,39 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_drafts(folder: Path) -> None:
-    """Remove unfinished files, which a process left that ended early. Only the writer may do so."""
+    """Remove the unfinished files of a process that was ended while it wrote.
+
+    Only the writer may call this.
+    """
     for path in folder.glob(f"{DRAFT}*"):
         path.unlink(missing_ok=True)
 
 
-def write(folder: Path, stretch: Stretch, rows: Sequence[Row]) -> None:
+def write(folder: Path, segment: Segment, rows: Sequence[Row]) -> None:
     """Write a file atomically; it is on the disk when this returns. Raises OSError."""
-    draft = folder / f"{DRAFT}{stretch.name}.{secrets.token_hex(4)}"
+    draft = folder / f"{DRAFT}{segment.name}.{secrets.token_hex(4)}"
     try:
         _copy(draft, rows)
         _check(draft, rows)
         draft.chmod(owner_only.FILE)
         _sync(draft)
-        draft.replace(folder / stretch.name)
+        draft.replace(folder / segment.name)
         _sync(folder)
     except duckdb.Error as error:
-        raise OSError(f"{folder / stretch.name} cannot be written: {_first_line(error)}") from None
+        raise OSError(f"{folder / segment.name} cannot be written: {_first_line(error)}") from None
     finally:
         draft.unlink(missing_ok=True)
 
 
-def read(folder: Path, stretch: Stretch) -> list[Row]:
+def read(folder: Path, segment: Segment) -> list[Row]:
     """Read a whole file. Raises UnreadableFile."""
-    path = folder / stretch.name
+    path = folder / segment.name
     try:
         rows, digest = _rows(path)
     except (duckdb.Error, OSError, UnicodeDecodeError) as error:
         raise UnreadableFile(f"{path}: {_first_line(error)}") from None
     if digest != digest_of(rows):
-        raise UnreadableFile(f"{path}: its digest does not match what it has")
+        raise UnreadableFile(f"{path}: its content does not match its digest")
     return rows
 
 
@@ -130,7 +135,7 @@ def _copy(draft: Path, rows: Sequence[Row]) -> None:
 def _check(draft: Path, rows: Sequence[Row]) -> None:
     found, digest = _rows(draft)
     if digest != digest_of(rows) or digest_of(found) != digest:
-        raise OSError(f"{draft.parent}: what was written is not what was to be")
+        raise OSError(f"{draft.parent}: what was read back differs from what was written")
 
 
 def _rows(path: Path) -> tuple[list[Row], str]:
@@ -151,13 +156,16 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
         with _in_memory().cursor() as table:
             yield table
     except duckdb.Error:
-        _in_memory.cache_clear()  # after some errors it answers nothing any more
+        _in_memory.cache_clear()  # after some errors a connection answers no further query
         raise
 
 
 @cache
 def _in_memory() -> duckdb.DuckDBPyConnection:
-    """Kept: to open one takes longer than to read a file. One thread: what it does can wait."""
+    """One database for all calls: opening one takes longer than reading a file.
+
+    One thread: nothing here is urgent.
+    """
     return duckdb.connect(config={"threads": 1, "enable_external_file_cache": False})
 
 

@@ -1,8 +1,8 @@
-"""Which files an archive has, what it lacks, what it takes next, and how far a stream may be trimmed. Pure.
+"""Which messages an archive has, lacks and stores next, and how far a stream may be trimmed. Pure.
 
-A file has one stretch of a stream, and says so in its name: `facts-000000000001-000000010000.parquet`. Where
-files begin and end follows from the stream and the settings alone, so whoever writes a file twice writes the
-same one.
+A file holds one segment of a stream, and is named after it: `facts-000000000001-000000010000.parquet`. Where
+segments begin and end follows from the stream and the settings alone, so a file that is written twice, also
+by another instance, has the same name and content.
 """
 
 import re
@@ -12,14 +12,15 @@ from typing import NamedTuple
 from schemas.questions import ArchiveKind
 
 BYTES_AT_MOST = 32 * 1024 * 1024
-"""of messages in one file, but for the last"""
+"""a file takes no further message once it has this much"""
 TRIMMED_TO = 0.8
-"""of the room that a stream has, once it is trimmed: so that it is not trimmed at every fact"""
+"""share of its allowed size to which a stream is trimmed; below 1, so that not every new fact trims it
+again"""
 _NAME = re.compile(r"(?P<kind>facts|observations)-(?P<first>[0-9]{12})-(?P<last>[0-9]{12})\.parquet")
 
 
-class Stretch(NamedTuple):
-    """A stretch of a stream, in one file."""
+class Segment(NamedTuple):
+    """Messages `first` to `last` of a stream, stored in one file."""
 
     kind: ArchiveKind
     first: int
@@ -31,36 +32,38 @@ class Stretch(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """The stretches that files cover together."""
+    """The segments that an archive has files of."""
 
-    files: tuple[Stretch, ...]
+    files: tuple[Segment, ...]
     """ascending; none within another"""
     gaps: tuple[range, ...]
-    """between files"""
+    """sequences between two files that neither has"""
 
     @property
     def begins(self) -> int:
-        """0: with nothing."""
+        """First archived sequence; 0: there is no file."""
         return self.files[0].first if self.files else 0
 
     @property
     def ends(self) -> int:
+        """Last archived sequence; 0: there is no file."""
         return self.files[-1].last if self.files else 0
 
 
-def stretch_of(name: str) -> Stretch | None:
-    """The stretch that a file's name says; None if it is no name of an archive's file."""
+def segment_of(name: str) -> Segment | None:
+    """The segment that a file is named after; None if no archive has a file of that name."""
     found = _NAME.fullmatch(name)
     if found is None or int(found["first"]) > int(found["last"]):
         return None
-    return Stretch(ArchiveKind(found["kind"]), int(found["first"]), int(found["last"]))
+    return Segment(ArchiveKind(found["kind"]), int(found["first"]), int(found["last"]))
 
 
 def coverage(names: Iterable[str], kind: ArchiveKind) -> Coverage:
-    stretches = [one for name in names if (one := stretch_of(name)) is not None and one.kind is kind]
-    files: list[Stretch] = []
+    """What the files of these names cover; a file whose segment lies within another's is left out."""
+    segments = [one for name in names if (one := segment_of(name)) is not None and one.kind is kind]
+    files: list[Segment] = []
     gaps: list[range] = []
-    for one in sorted(stretches, key=lambda each: (each.first, -each.last)):
+    for one in sorted(segments, key=lambda each: (each.first, -each.last)):
         if files and one.last <= files[-1].last:
             continue
         if files and one.first > files[-1].last + 1:
@@ -70,7 +73,7 @@ def coverage(names: Iterable[str], kind: ArchiveKind) -> Coverage:
 
 
 def lacking(files: Sequence[range], first: int, last: int) -> list[range]:
-    """Of a stretch, what is in none of some ascending ranges."""
+    """The parts of `first` to `last` that none of the ascending ranges `files` covers."""
     found, reached = [], first
     for one in files:
         if one.start > reached:
@@ -80,9 +83,9 @@ def lacking(files: Sequence[range], first: int, last: int) -> list[range]:
 
 
 def taken_next(there: Coverage, first: int, last: int, count: int) -> range | None:
-    """What to put into a file next, of a stream from `first` to `last`; None: nothing yet.
+    """The messages of the next file, at most `count`, of a stream from `first` to `last`.
 
-    Where a file is gone and the stream still has what was in it, that comes first.
+    None: too few are new. If a file is missing and the stream still has its messages, they come first.
     """
     for gap in lacking([range(one.first, one.last + 1) for one in there.files], first, last):
         if gap.stop <= last or len(gap) >= count:
@@ -91,9 +94,9 @@ def taken_next(there: Coverage, first: int, last: int, count: int) -> range | No
 
 
 def droppable(first: int, last: int, size: int, room: int) -> int:
-    """The last message that has to go for a stream to be in its room; before `first`: none has to.
+    """The sequence up to which a stream of `size` bytes must be trimmed to fit into `room` bytes.
 
-    Messages are taken to be of one size.
+    It is `first` - 1 if the stream fits. The estimate assumes that all messages have the same size.
     """
     count = last - first + 1
     if size <= room or count <= 0:

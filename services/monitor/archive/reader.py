@@ -15,31 +15,31 @@ from schemas.questions import (
 )
 from services.monitor.archive import files
 from services.monitor.archive.files import Row, UnreadableFile
-from services.monitor.archive.plan import Coverage, Stretch, coverage, lacking, stretch_of
+from services.monitor.archive.plan import Coverage, Segment, coverage, lacking, segment_of
 from shared.runtime.bus.contract import Stored
 
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE_MESSAGES = 2_000
 FILES_AT_ONCE = 20
-"""looked through for one page"""
+"""files that are searched for one page"""
 PART_BYTES = 8 * 1024 * 1024
 
 
 class ArchiveReader:
-    """Reads the archive of one folder, one file at a time."""
+    """The archive in one folder; the file that was read last stays in memory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._open: tuple[Stretch | None, list[Row]] = None, []
+        self._open: tuple[Segment | None, list[Row]] = None, []
 
     def coverage(self, kind: ArchiveKind) -> Coverage:
         """Raises OSError."""
         return coverage(files.names_in(self.folder), kind)
 
-    def rows(self, stretch: Stretch) -> list[Row]:
+    def rows(self, segment: Segment) -> list[Row]:
         """Raises UnreadableFile."""
-        if self._open[0] != stretch:
-            self._open = stretch, files.read(self.folder, stretch)
+        if self._open[0] != segment:
+            self._open = segment, files.read(self.folder, segment)
         return self._open[1]
 
     def page(self, question: ReadArchive) -> ArchivePage:
@@ -48,30 +48,30 @@ class ArchiveReader:
         if question.seqs:
             return self._of_seqs(there, question)
         page = _Page(there, question.after, _of_node(question.node))
-        for stretch in [one for one in there.files if one.last > question.after][:FILES_AT_ONCE]:
-            if not page.take(stretch, self.rows):
+        for segment in [one for one in there.files if one.last > question.after][:FILES_AT_ONCE]:
+            if not page.take(segment, self.rows):
                 break
-        return page.made()
+        return page.result()
 
     def _of_seqs(self, there: Coverage, question: ReadArchive) -> ArchivePage:
         wanted = set(question.seqs)
         page = _Page(there, 0, lambda row: row.seq in wanted)
         page.lacks += [gap for gap in there.gaps if not wanted.isdisjoint(gap)]
-        for stretch in there.files:
-            if any(stretch.first <= seq <= stretch.last for seq in wanted):
-                page.upto = max(page.upto, stretch.first - 1)
-                if not page.take(stretch, self.rows):
-                    return page.made()
+        for segment in there.files:
+            if any(segment.first <= seq <= segment.last for seq in wanted):
+                page.upto = max(page.upto, segment.first - 1)
+                if not page.take(segment, self.rows):
+                    return page.result()
         page.upto = max(wanted)
-        return page.made()
+        return page.result()
 
-    def put(self, stretch: Stretch, messages: Sequence[Stored]) -> None:
-        """Raises OSError; then nothing is there."""
+    def write(self, segment: Segment, messages: Sequence[Stored]) -> None:
+        """Store messages as the file of a segment. Raises OSError; then there is no such file."""
         files.make_folder(self.folder)
         files.remove_drafts(self.folder)
-        files.write(self.folder, stretch, [_row(one) for one in messages])
+        files.write(self.folder, segment, [_row(one) for one in messages])
 
-    def listed(self) -> ArchiveFiles:
+    def list_files(self) -> ArchiveFiles:
         """Raises OSError."""
         found = [
             ArchivedFile(
@@ -86,9 +86,9 @@ class ArchiveReader:
         ]
         return ArchiveFiles(files=tuple(found), folder=str(self.folder))
 
-    def part(self, question: CopyArchive) -> ArchivePart:
+    def read_part(self, question: CopyArchive) -> ArchivePart:
         """Raises OSError; ValueError for a name that no file of an archive has."""
-        if stretch_of(question.name) is None:
+        if segment_of(question.name) is None:
             raise ValueError(f"{question.name!r} is no file of an archive")
         with (self.folder / question.name).open("rb") as file:
             file.seek(question.offset)
@@ -99,32 +99,32 @@ def _row(one: Stored) -> Row:
     return Row(one.seq, round(one.at * 1e6), one.subject, one.id, one.data)
 
 
-def before(
+def messages_before(
     folder: Path, kind: ArchiveKind, first: int
 ) -> tuple[Iterator[tuple[str, bytes]], tuple[range, ...]]:
-    """Messages, with subjects, that the stream, which begins at `first`, has dropped, and what is lacking.
+    """The messages before `first`, as (subject, raw), and the ranges of them that the archive lacks.
 
-    Raises OSError; the iterator, UnreadableFile.
+    `first`: where the stream begins. Raises OSError. The iterator raises UnreadableFile.
     """
     there = coverage(files.names_in(folder), kind)
-    stretches = [range(one.first, one.last + 1) for one in there.files]
-    return _messages(folder, there.files, first), tuple(lacking(stretches, 1, first - 1))
+    segments = [range(one.first, one.last + 1) for one in there.files]
+    return _messages(folder, there.files, first), tuple(lacking(segments, 1, first - 1))
 
 
-def _messages(folder: Path, stretches: Iterable[Stretch], first: int) -> Iterator[tuple[str, bytes]]:
-    """Each below `first` once, also where files have it twice; a file at a time is in memory."""
+def _messages(folder: Path, segments: Iterable[Segment], first: int) -> Iterator[tuple[str, bytes]]:
+    """Each message before `first` once, even if two files have it. One file is in memory at a time."""
     reached = 0
-    for stretch in stretches:
-        if stretch.first >= first:
+    for segment in segments:
+        if segment.first >= first:
             return
-        for row in files.read(folder, stretch):
+        for row in files.read(folder, segment):
             if reached < row.seq < first:
                 yield row.subject, row.raw
                 reached = row.seq
 
 
 class _Page:
-    """A page that is filled file by file, in order."""
+    """The answer to one `ReadArchive`, filled file by file in the order of their segments."""
 
     def __init__(self, there: Coverage, after: int, wanted: Callable[[Row], bool]) -> None:
         self.upto = after
@@ -134,28 +134,28 @@ class _Page:
         self.lacks: list[range] = []
         self._damage = ""
 
-    def take(self, stretch: Stretch, rows_of: Callable[[Stretch], list[Row]]) -> bool:
-        """Whether there is room for more."""
-        if self.upto + 1 < stretch.first and self.upto >= self._there.begins:
-            self.lacks.append(range(self.upto + 1, stretch.first))
-        first = max(stretch.first, self.upto + 1)
+    def take(self, segment: Segment, rows_of: Callable[[Segment], list[Row]]) -> bool:
+        """Add the wanted messages of a file; whether the page has room for more."""
+        if self.upto + 1 < segment.first and self.upto >= self._there.begins:
+            self.lacks.append(range(self.upto + 1, segment.first))
+        first = max(segment.first, self.upto + 1)
         try:
-            all_of_it = rows_of(stretch)
+            all_of_it = rows_of(segment)
         except UnreadableFile as error:
             self._damage = self._damage or str(error)
-            self.lacks.append(range(first, stretch.last + 1))
-            self.upto = stretch.last
+            self.lacks.append(range(first, segment.last + 1))
+            self.upto = segment.last
             return True
         rows = [row for row in all_of_it if row.seq >= first]
-        self.lacks += lacking([range(row.seq, row.seq + 1) for row in rows], first, stretch.last)
+        self.lacks += lacking([range(row.seq, row.seq + 1) for row in rows], first, segment.last)
         found = [row for row in rows if self._wanted(row)]
         fitting = _fitting(found, PAGE_BYTES - sum(len(row.raw) for row in self._rows))
         self._rows += fitting
         whole = len(fitting) == len(found)
-        self.upto = stretch.last if whole else fitting[-1].seq if fitting else self.upto
+        self.upto = segment.last if whole else fitting[-1].seq if fitting else self.upto
         return whole and len(self._rows) < PAGE_MESSAGES
 
-    def made(self) -> ArchivePage:
+    def result(self) -> ArchivePage:
         lacks = [one for one in self.lacks if one.start <= self.upto]
         return ArchivePage(
             messages=tuple(

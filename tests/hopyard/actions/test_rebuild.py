@@ -13,7 +13,7 @@ from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM, sample_subject
 from services.estimator.remake import Remake
-from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
+from services.monitor.archive.plan import BYTES_AT_MOST, Segment
 from services.monitor.archive.reader import ArchiveReader
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
@@ -49,7 +49,7 @@ async def trimmed(data: Path) -> Path:
         bus = await JetStreamBus.connect(Settings(nats_url=server.url, nats_token=TOKEN), "test", LIMIT_S)
         await bus.publish([failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq)) for seq in range(FACTS)])
         rows = await bus.stored(FACTS_STREAM, 0, DROPPED, BYTES_AT_MOST)
-        ArchiveReader(archive).put(Stretch(ArchiveKind.FACTS, 1, DROPPED), rows)
+        ArchiveReader(archive).write(Segment(ArchiveKind.FACTS, 1, DROPPED), rows)
         await bus.drop(FACTS_STREAM, DROPPED)
         await bus.close()
     finally:

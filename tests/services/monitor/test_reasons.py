@@ -111,7 +111,7 @@ def test_a_job_that_no_type_alone_can_hold_says_so(gpus: int, said: str | None) 
     left = msgspec.structs.replace(left_out(reason=Waiting.NO_CONFIGURATION), detail="")
     wide = in_queue(demand=(4, 8), gpu_types=(V100, K80))
     view = explained(*cluster, *wide, plan(left_out=(left,)))
-    there = f"it takes at least 4 GPUs; of those it may use there are 1 k80, {gpus} v100"
+    there = f"it needs at least 4 GPUs; of the types that it may use there are 1 k80, {gpus} v100"
     assert (view.reason, view.detail) == ("no-configuration", f"{there}: {said}" if said else "")
 
 

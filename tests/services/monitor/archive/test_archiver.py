@@ -13,7 +13,7 @@ from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from services.monitor.archive import files
 from services.monitor.archive.archiver import Archiver
-from services.monitor.archive.plan import Stretch, coverage
+from services.monitor.archive.plan import Segment, coverage
 from shared.runtime.bus.contract import Extent, Stored
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
@@ -173,7 +173,7 @@ def test_a_file_that_is_gone_before_the_trim_is_written_anew(tmp_path: Path) -> 
     async def story(stage: Stage) -> None:
         stage.streams.store(200)
         await stage.look()
-        (tmp_path / Stretch(ArchiveKind.FACTS, 11, 20).name).unlink()
+        (tmp_path / Segment(ArchiveKind.FACTS, 11, 20).name).unlink()
         await stage.came_to(200, led=200, snapshot=200)
         await stage.look()
         assert stage.streams.dropped == 200 - 23
@@ -187,14 +187,14 @@ def cut(path: Path) -> None:
 
 
 def named_for_more(path: Path) -> None:
-    path.rename(path.with_name(Stretch(ArchiveKind.FACTS, 11, 150).name))
+    path.rename(path.with_name(Segment(ArchiveKind.FACTS, 11, 150).name))
 
 
 def of_another(path: Path) -> None:
     other = Kept()
     other.store(20)
     rows = [files.Row(one.seq, 0, one.subject, one.id, b"other") for one in other.facts[10:]]
-    files.write(path.parent, Stretch(ArchiveKind.FACTS, 11, 20), rows)
+    files.write(path.parent, Segment(ArchiveKind.FACTS, 11, 20), rows)
 
 
 def move_away(folder: Path) -> None:
@@ -209,13 +209,13 @@ def test_what_a_damaged_file_should_have_is_not_dropped(
     async def story(stage: Stage) -> None:
         stage.streams.store(200)
         await stage.look()
-        damage(tmp_path / Stretch(ArchiveKind.FACTS, 11, 20).name)
+        damage(tmp_path / Segment(ArchiveKind.FACTS, 11, 20).name)
         await stage.came_to(200, led=200, snapshot=200)
         await stage.look()
         assert stage.streams.dropped == 10
         [said] = stage.archiver.troubles()
         assert "facts-000000000011-" in said
-        assert "move it away" in said
+        assert "move the file away" in said
         move_away(tmp_path)
         await stage.look()
         assert stage.archiver.troubles() == ()
@@ -237,7 +237,7 @@ def test_an_archive_of_another_stream_is_no_reason_to_drop(tmp_path: Path) -> No
         await new.came_to(200, led=200, snapshot=200)
         await new.look()
         assert new.streams.dropped == 0
-        assert "has not what the stream has at 1" in new.archiver.troubles()[0]
+        assert "differs from the stream at message 1" in new.archiver.troubles()[0]
 
     staged(tmp_path, story)
 
@@ -249,7 +249,7 @@ def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> Non
         await stage.look()
         assert stage.streams.dropped == 72
         for first in range(51, 91, 10):
-            (tmp_path / Stretch(ArchiveKind.FACTS, first, first + 9).name).unlink()
+            (tmp_path / Segment(ArchiveKind.FACTS, first, first + 9).name).unlink()
         await stage.look()
         assert stage.archiver.troubles() == ("the archive lacks facts 51 to 72: files of it are gone",)
 
@@ -334,7 +334,7 @@ def test_a_stream_that_has_lost_facts_is_not_archived_as_if_it_had_not(tmp_path:
 
 
 def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
-    gone = tmp_path / Stretch(ArchiveKind.FACTS, 21, 30).name
+    gone = tmp_path / Segment(ArchiveKind.FACTS, 21, 30).name
 
     async def story(stage: Stage) -> None:
         stage.streams.store(95)

@@ -14,8 +14,8 @@ from schemas.ids import JobId
 from schemas.questions import ArchiveKind, ArchivePage, CopyArchive, ReadArchive
 from services.monitor.archive import files
 from services.monitor.archive.files import UnreadableFile
-from services.monitor.archive.plan import Stretch
-from services.monitor.archive.reader import ArchiveReader, before
+from services.monitor.archive.plan import Segment
+from services.monitor.archive.reader import ArchiveReader, messages_before
 from shared.runtime.bus.contract import Stored
 
 FACTS = ArchiveKind.FACTS
@@ -27,18 +27,18 @@ def stored(seq: int, size: int = 0) -> Stored:
     return Stored(seq=seq, at=1.7e9 + seq, subject=fact.subject, id=fact.event_id, data=data)
 
 
-def put(shelf: ArchiveReader, first: int, last: int, size: int = 0, without: int = 0) -> Stretch:
-    stretch = Stretch(FACTS, first, last)
-    shelf.put(stretch, [stored(seq, size) for seq in range(first, last + 1) if seq != without])
-    return stretch
+def put(reader: ArchiveReader, first: int, last: int, size: int = 0, without: int = 0) -> Segment:
+    segment = Segment(FACTS, first, last)
+    reader.write(segment, [stored(seq, size) for seq in range(first, last + 1) if seq != without])
+    return segment
 
 
-def pages(shelf: ArchiveReader, **asked: object) -> list[ArchivePage]:
+def pages(reader: ArchiveReader, **asked: object) -> list[ArchivePage]:
     """All of them."""
     found: list[ArchivePage] = []
     after = 0
     while True:
-        page = shelf.page(ReadArchive(after=after, **asked))  # type: ignore[arg-type]
+        page = reader.page(ReadArchive(after=after, **asked))  # type: ignore[arg-type]
         if page.upto <= after:
             return found
         found.append(page)
@@ -50,10 +50,10 @@ def seqs(found: list[ArchivePage]) -> list[int]:
 
 
 def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path / "archive")
+    reader = ArchiveReader(tmp_path / "archive")
     for first in range(1, 7_501, 2_500):
-        put(shelf, first, first + 2_499)
-    found = pages(shelf)
+        put(reader, first, first + 2_499)
+    found = pages(reader)
     assert seqs(found) == list(range(1, 7_501))
     assert found[0].messages[4].data == stored(5).data
     assert {page.damage for page in found} == {""}
@@ -61,61 +61,61 @@ def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
 
 def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
     """Two monitors that led in turn, each with another size of files, may have written such."""
-    shelf = ArchiveReader(tmp_path)
+    reader = ArchiveReader(tmp_path)
     for first, last in ((1, 50), (31, 90), (61, 120)):
-        put(shelf, first, last)
-    assert seqs(pages(shelf)) == list(range(1, 121))
-    messages, lacks = before(tmp_path, FACTS, 111)
+        put(reader, first, last)
+    assert seqs(pages(reader)) == list(range(1, 121))
+    messages, lacks = messages_before(tmp_path, FACTS, 111)
     assert list(messages) == [(stored(seq).subject, stored(seq).data) for seq in range(1, 111)]
     assert lacks == ()
 
 
 def test_large_messages_are_paged_by_their_size(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
-    put(shelf, 1, 9, size=1_000_000)
-    found = pages(shelf)
+    reader = ArchiveReader(tmp_path)
+    put(reader, 1, 9, size=1_000_000)
+    found = pages(reader)
     assert seqs(found) == list(range(1, 10))
     assert len(found) > 2
 
 
 def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
-    put(shelf, 1, 50)
-    put(shelf, 51, 100)
-    page = shelf.page(ReadArchive(seqs=(3, 60, 61, 500)))
+    reader = ArchiveReader(tmp_path)
+    put(reader, 1, 50)
+    put(reader, 51, 100)
+    page = reader.page(ReadArchive(seqs=(3, 60, 61, 500)))
     assert [one.seq for one in page.messages] == [3, 60, 61]
     assert page.lacks == ()
 
 
 def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
+    reader = ArchiveReader(tmp_path)
     for first in (1, 6):
-        put(shelf, first, first + 4, size=1_000_000)
+        put(reader, first, first + 4, size=1_000_000)
     left: tuple[int, ...] = (2, 3, 4, 5, 7, 8, 9)
     found: list[ArchivePage] = []
     while left:
-        page = shelf.page(ReadArchive(seqs=left))
+        page = reader.page(ReadArchive(seqs=left))
         found.append(page)
         left = tuple(seq for seq in left if seq > page.upto)
     assert seqs(found) == [2, 3, 4, 5, 7, 8, 9]
 
 
 def test_what_the_stream_had_lost_is_lacking(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
-    put(shelf, 1, 50, without=7)
-    assert [page.lacks for page in pages(shelf)] == [((7, 7),)]
+    reader = ArchiveReader(tmp_path)
+    put(reader, 1, 50, without=7)
+    assert [page.lacks for page in pages(reader)] == [((7, 7),)]
 
 
 def test_a_file_that_is_gone_is_lacking(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
+    reader = ArchiveReader(tmp_path)
     for first in (1, 51, 101):
-        put(shelf, first, first + 49)
-    (tmp_path / Stretch(FACTS, 51, 100).name).unlink()
-    [page] = pages(shelf)
+        put(reader, first, first + 49)
+    (tmp_path / Segment(FACTS, 51, 100).name).unlink()
+    [page] = pages(reader)
     assert page.lacks == ((51, 100),)
-    assert shelf.coverage(FACTS).gaps == (range(51, 101),)
-    assert shelf.page(ReadArchive(seqs=(7, 60))).lacks == ((51, 60),)
-    assert shelf.page(ReadArchive(seqs=(7, 120))).lacks == ()
+    assert reader.coverage(FACTS).gaps == (range(51, 101),)
+    assert reader.page(ReadArchive(seqs=(7, 60))).lacks == ((51, 60),)
+    assert reader.page(ReadArchive(seqs=(7, 120))).lacks == ()
 
 
 def halve(data: bytes) -> bytes:
@@ -124,26 +124,26 @@ def halve(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [halve, lambda _: b"", lambda data: bytes(len(data))])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    shelf = ArchiveReader(tmp_path)
-    put(shelf, 1, 50)
-    hurt = tmp_path / put(shelf, 51, 100).name
-    put(shelf, 101, 150)
+    reader = ArchiveReader(tmp_path)
+    put(reader, 1, 50)
+    hurt = tmp_path / put(reader, 51, 100).name
+    put(reader, 101, 150)
     hurt.write_bytes(damage(hurt.read_bytes()))
     [page] = pages(ArchiveReader(tmp_path))
     assert str(hurt) in page.damage
     assert page.lacks == ((51, 100),)
     with pytest.raises(UnreadableFile, match=hurt.name):
-        files.read(tmp_path, Stretch(FACTS, 51, 100))
+        files.read(tmp_path, Segment(FACTS, 51, 100))
 
 
 def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
-    stretch = put(ArchiveReader(tmp_path), 1, 50)
-    path, rows = tmp_path / stretch.name, files.read(tmp_path, stretch)
+    segment = put(ArchiveReader(tmp_path), 1, 50)
+    path, rows = tmp_path / segment.name, files.read(tmp_path, segment)
     whole, noticed = path.read_bytes(), 0
     for at in range(0, len(whole), max(len(whole) // 60, 1)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
         try:
-            assert files.read(tmp_path, stretch) == rows, at
+            assert files.read(tmp_path, segment) == rows, at
         except UnreadableFile:
             noticed += 1
     assert noticed > 10
@@ -151,19 +151,19 @@ def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
 
 def test_a_file_of_other_messages_under_its_name_is_named(tmp_path: Path) -> None:
     """Parquet alone would take it."""
-    shelf = ArchiveReader(tmp_path)
-    path = tmp_path / put(shelf, 1, 50).name
+    reader = ArchiveReader(tmp_path)
+    path = tmp_path / put(reader, 1, 50).name
     duckdb.sql(f"COPY (SELECT * FROM '{path}' WHERE seq <> 9) TO '{path}.2' (FORMAT parquet)")
     Path(f"{path}.2").replace(path)
     assert "digest" in pages(ArchiveReader(tmp_path))[0].damage
 
 
 def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
+    reader = ArchiveReader(tmp_path)
     (tmp_path / ".draft-facts-000000000001-000000000050.parquet.ab").write_bytes(b"half")
-    assert shelf.listed().files == ()
-    put(shelf, 1, 50)
-    assert [path.name for path in tmp_path.iterdir()] == [Stretch(FACTS, 1, 50).name]
+    assert reader.list_files().files == ()
+    put(reader, 1, 50)
+    assert [path.name for path in tmp_path.iterdir()] == [Segment(FACTS, 1, 50).name]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux shows them")
@@ -190,13 +190,13 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
-    shelf = ArchiveReader(tmp_path)
-    name = put(shelf, 1, 50).name
-    whole = shelf.part(CopyArchive(name=name)).data
+    reader = ArchiveReader(tmp_path)
+    name = put(reader, 1, 50).name
+    whole = reader.read_part(CopyArchive(name=name)).data
     assert whole == (tmp_path / name).read_bytes()
-    assert shelf.part(CopyArchive(name=name, offset=len(whole))).data == b""
+    assert reader.read_part(CopyArchive(name=name, offset=len(whole))).data == b""
     with pytest.raises(ValueError, match="no file of an archive"):
-        shelf.part(CopyArchive(name="../../etc/passwd"))
+        reader.read_part(CopyArchive(name="../../etc/passwd"))
 
 
 def test_others_can_read_what_messages_say(tmp_path: Path) -> None:

@@ -5,19 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.questions import ArchiveKind
-from services.monitor.archive.plan import Stretch, coverage, droppable, lacking, stretch_of
+from services.monitor.archive.plan import Segment, coverage, droppable, lacking, segment_of
 
 FACTS = ArchiveKind.FACTS
 
 
-def named(*stretches: tuple[int, int]) -> list[str]:
-    return [Stretch(FACTS, first, last).name for first, last in stretches]
+def named(*segments: tuple[int, int]) -> list[str]:
+    return [Segment(FACTS, first, last).name for first, last in segments]
 
 
 def test_a_file_says_in_its_name_what_it_has() -> None:
-    stretch = Stretch(ArchiveKind.OBSERVATIONS, 51, 100)
-    assert stretch.name == "observations-000000000051-000000000100.parquet"
-    assert stretch_of(stretch.name) == stretch
+    segment = Segment(ArchiveKind.OBSERVATIONS, 51, 100)
+    assert segment.name == "observations-000000000051-000000000100.parquet"
+    assert segment_of(segment.name) == segment
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_file_says_in_its_name_what_it_has() -> None:
     ],
 )
 def test_other_files_are_none_of_an_archive(name: str) -> None:
-    assert stretch_of(name) is None
+    assert segment_of(name) is None
 
 
 def test_files_that_follow_one_another_have_no_gap() -> None:

@@ -9,7 +9,7 @@ import pytest
 from schemas.base import Message, Question
 from schemas.questions import ArchiveKind, ReadArchive
 from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM
-from services.monitor.archive.plan import BYTES_AT_MOST, Stretch
+from services.monitor.archive.plan import BYTES_AT_MOST, Segment
 from services.monitor.archive.reader import ArchiveReader
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.damage import Damaged
@@ -17,13 +17,13 @@ from tests.bus_nets import JetStreamNet
 from tests.fact_builders import failed
 
 FACTS, DROPPED = 20, 10
-FILES = (Stretch(ArchiveKind.FACTS, 1, 5), Stretch(ArchiveKind.FACTS, 6, 10))
+FILES = (Segment(ArchiveKind.FACTS, 1, 5), Segment(ArchiveKind.FACTS, 6, 10))
 
 
 async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: bool = False) -> JetStreamBus:
     """Of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
     live.settings = msgspec.structs.replace(live.settings, archive=str(folder), allow_lost_facts=may_lack)
-    bus, shelf = await live.client("monitor"), ArchiveReader(folder)
+    bus, reader = await live.client("monitor"), ArchiveReader(folder)
     facts = [
         failed(f"j-{seq}", place=f"pl-{seq}", at=float(seq), reason=Random(seq).randbytes(size).hex())
         for seq in range(1, FACTS + 1)
@@ -31,12 +31,12 @@ async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: 
     await bus.publish(facts)
     rows = await bus.stored(FACTS_STREAM, 0, DROPPED, BYTES_AT_MOST)
     for one in FILES:
-        shelf.put(one, rows[one.first - 1 : one.last])
+        reader.write(one, rows[one.first - 1 : one.last])
     await bus.drop(FACTS_STREAM, DROPPED)
 
     async def answer(question: Question) -> Message:
         assert isinstance(question, ReadArchive)
-        return shelf.page(question)
+        return reader.page(question)
 
     await bus.serve("monitor", ReadArchive.subject, answer)
     return bus
