@@ -15,6 +15,7 @@ BYTES_AT_MOST = 16 * 1024 * 1024
 NODES_AT_MOST = 2_000_000
 """values in one file, aliases expanded"""
 DEPTH_AT_MOST = 100
+EMPTY = "is empty"
 
 _PLACE = re.compile(r" - at `(?:key` in `)?(?P<path>[^`]*)`$")
 _MEMBER = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>[^`]*)`")
@@ -111,7 +112,7 @@ def _load(text: str, path: str) -> tuple[yaml.Node, object]:
         _check_depth(text, path)
         root = loader.get_single_node()
         if root is None:
-            raise InvalidFile(path, None, None, "is empty")
+            raise InvalidFile(path, None, None, EMPTY)
         _check(root, path)
         return root, loader.construct_document(root)
     except yaml.MarkedYAMLError as error:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import yaml
 
 from schemas.settings import FORMER_NAMES, Settings
 from schemas.views import SettingsView, SettingView
 from shared.runtime.error_wording import worded
+from shared.runtime.files import EMPTY, InvalidFile, parse, text_of
 
 PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"
@@ -90,13 +90,11 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> SettingsView:
 
 def _from_file(path: Path) -> dict[str, object]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
-    except RecursionError:
-        raise ValueError(f"{path}: not YAML: nested too deep") from None
-    except (yaml.YAMLError, ValueError) as error:  # a date that is none is no error of YAML's own
-        raise ValueError(f"{path}: not YAML: {error}") from None
+        content = parse(text_of(path), str(path), object)
+    except InvalidFile as error:
+        if error.reason == EMPTY:
+            return {}
+        raise
     if content is None:
         return {}
     if not isinstance(content, dict):

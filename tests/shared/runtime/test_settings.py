@@ -89,7 +89,9 @@ def test_a_mistake_in_the_environment_is_named(environ: dict[str, str], words: s
         ("seed: 1.5", "hopyard.yaml: seed: "),
         ("policy:", "hopyard.yaml: policy: "),
         ("[1, 2]", "hopyard.yaml: settings are a mapping"),
-        ("a: [", "hopyard.yaml: not YAML"),
+        ("a: [", "hopyard.yaml:2: did not find"),
+        ("seed: 1\nround_s: 60\nseed: 2", "hopyard.yaml:3: .*seed"),
+        ("[" * 100_000, "hopyard.yaml:1: too deep"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:
@@ -140,3 +142,9 @@ def test_the_source_of_a_setting_is_who_set_it_last(tmp_path: Path) -> None:
         "seed": "environment",
         "policy": "command line",
     }
+
+
+def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
+    """It took all of the machine's memory."""
+    with pytest.raises(ValueError, match="^/dev/zero: is larger than 16777216 bytes$"):
+        load_settings({"HOPYARD_SETTINGS": "/dev/zero"})
