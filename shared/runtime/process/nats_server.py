@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from shared.runtime import owner_only
+from shared.runtime.addresses import authority
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
 from shared.runtime.process.ports import HeldPorts
 
@@ -118,7 +119,7 @@ class NatsServer:
     def url(self) -> str:
         """For clients on this machine."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
-        return f"nats://{host}:{self.port}"
+        return f"nats://{authority(host, self.port)}"
 
     @property
     def pid(self) -> int | None:
@@ -238,7 +239,7 @@ class NatsServer:
 
     def _write_config(self) -> Path:
         config: dict[str, object] = {
-            "listen": f"{self.host}:{self.port}",
+            "listen": authority(self.host, self.port),
             "log_file": str(self._log),
             "jetstream": {"store_dir": str(self.folder), "sync_interval": self._sync_interval},
         }

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from schemas.settings import Settings
+from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.process.nats_server import NatsServer
 
 PARENT = """
@@ -47,6 +49,22 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="address already in use"):
             await server.start()
     assert not server.running()
+
+
+async def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
+    """Its address stood in URLs and in the configuration without brackets, and it listened nowhere."""
+    with socket.socket(socket.AF_INET6) as free:
+        free.bind(("::1", 0))
+        port = free.getsockname()[1]
+    server = NatsServer(tmp_path, host="::1", port=port)
+    await server.start()
+    try:
+        assert server.url == f"nats://[::1]:{port}"
+        connection = Connection(Settings(nats_url=server.url), "test")
+        await connection.open(5.0)
+        await connection.close()
+    finally:
+        await server.stop()
 
 
 async def test_the_password_is_not_for_everybody_to_read(tmp_path: Path) -> None:
