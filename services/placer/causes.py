@@ -14,7 +14,7 @@ NAMED_AT_MOST = 3
 """largest number of beneficiaries that a cause names"""
 
 Takers = dict[NodeId, Counter[JobId]]
-"""GPUs of each node that go to each job"""
+"""by node: GPUs that each job takes over there"""
 
 
 def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptReason, Cause]]:
@@ -36,7 +36,7 @@ def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptR
 
 
 def _takers(state: State, plan: PlanPublished) -> Takers:
-    """New placements of the plan, and measurements that wait for their GPU."""
+    """GPUs that new placements of the plan, and measurements that wait for a GPU, take over."""
     takers: Takers = {}
     for placement in plan.placements:
         if placement.placement_id not in state.placements:

@@ -1,7 +1,7 @@
-"""Compares the wanted placements with the running ones, and orders what brings the two together.
+"""Compares the wanted placements with the running ones, and orders starts and stops until the two agree.
 
-An order is written into the state when it is given, so a replay gives it again in the same place and
-nowhere else.
+An order is written into the state when it is given, so that a replay gives it again at the same point, and
+only there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def settled(state: State, at: float) -> Iterator[Event]:
 
 
 def started(state: State, at: float, profile_iterations: int) -> Iterator[Event]:
-    """The facts to publish about those that wait; changes `state` accordingly."""
+    """The facts to publish about waiting placements that can start; changes `state` accordingly."""
     for placed in _fitting(state):
         yield from _start(state, placed, at, profile_iterations)
 
@@ -40,11 +40,11 @@ def _stop(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[E
             yield stop_order(placed, node_id, at)
     if not ending.workers:
         state.end(placed.placement_id)
-        yield from _farewell(state, placed, ending, at)
+        yield from _end_facts(state, placed, ending, at)
 
 
-def _farewell(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[Event]:
-    """The fact about the job that follows from its placement's end."""
+def _end_facts(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[Event]:
+    """The facts about the job that follow from its placement's end."""
     match ending.owed:
         case Owed.REFUSAL:
             yield refused(placed, f"taken back before it started: {ending.why}", at, ending.cause)

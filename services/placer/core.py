@@ -1,7 +1,7 @@
 """The placer's decisions: facts in, orders out.
 
-A fact first changes what is wanted or what is known to be there (`folds`); then `converge` orders whatever
-brings the two together.
+A fact first changes which placements are wanted, or which workers are known to run (`folds`); then `converge`
+orders starts and stops until the two agree.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,13 +37,13 @@ class Placer:
         return _published(fold(self.state, message) + self._converged(message.at))
 
     def next_wakeup(self) -> float | None:
-        """When the first of the placements that are coming up is out of time."""
+        """When the first of the placements that are coming up passes its time limit."""
         return min([deadline for _, deadline in self._coming_up()], default=None)
 
     def wake(self, now: float) -> Effects:
         late = oldest_first(placed for placed, deadline in self._coming_up() if now >= deadline)
         self._timed_out.update(placed.placement_id for placed in late)
-        reason = f"not up within {self._start_timeout_s:g} s"
+        reason = f"its workers were not up within {self._start_timeout_s:g} s"
         return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
@@ -56,7 +56,7 @@ class Placer:
         return [*settled(state, at), *started(state, at, self._profile_iterations)]
 
     def _coming_up(self) -> Iterator[tuple[Placed, float]]:
-        """Placements that are coming up, with their deadlines, without those already refused."""
+        """Placements that are coming up and were not refused yet, each with its deadline."""
         for placement_id in self.state.coming_up:
             placed = self.state.placements[placement_id]
             if placement_id not in self._timed_out and isinstance(placed.phase, ComingUp):

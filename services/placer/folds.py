@@ -1,7 +1,8 @@
 """How each fact changes the state, and which facts are published for it at once. The table is at the end.
 
-A fold changes what is wanted or what is known to be there. It returns what does not follow from the state
-afterwards: a refusal, or an order to a worker that has no placement. All else is left to `converge`.
+A fold changes which placements are wanted, or which workers are known to run. It returns only facts that do
+not follow from the state afterwards: a refusal, or an order to a worker that has no placement. `converge`
+does the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,7 +52,7 @@ Published = Iterable[Event] | None
 
 
 def fold(state: State, fact: Event) -> list[Event]:
-    """Change `state` by one fact of `FOLDS`; the facts to publish at once."""
+    """Change `state` by one fact of `FOLDS`. Returns the facts to publish at once."""
     return list(FOLDS[type(fact)](state, fact) or ())
 
 
@@ -61,7 +62,7 @@ def fold(state: State, fact: Event) -> list[Event]:
 def _plan_published(state: State, plan: PlanPublished) -> Published:
     if plan.token < state.token:
         return [
-            _refused_new(placement, plan, "the plan is of an older leader")
+            _refused_new(placement, plan, "its plan is by an older leader of the planner")
             for placement in plan.placements
             if placement.placement_id not in state.placements  # what runs is not touched
         ]
@@ -77,7 +78,7 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
 
 
 def _retime(placed: Placed, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
-    """Other turns go to its nodes; before they were ordered to start, that order will say them."""
+    """Order other turns on nodes that were ordered to start; on others the start order will have them."""
     if not placed.wanted or not gangs.retimes(placed.gang, placement.gang):
         return
     placed.gang = placement.gang
@@ -115,7 +116,7 @@ def _refused_new(placement: Placement, plan: PlanPublished, reason: str) -> Even
 def _round_opened(state: State, opened: ProfilingPlanned) -> Iterator[Event]:
     for placed in state.placements.values():
         if placed.profile and isinstance(placed.phase, Waiting):
-            yield refused(placed, "no GPU came free", opened.at)
+            yield refused(placed, "no GPU came free for the measurement within a round", opened.at)
             state.unwant(placed, PreemptReason.PLAN)
     yield from _runs_planned(state, opened)
 
@@ -124,8 +125,12 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
     plan_id = PlanId(f"round-{opened.round}")
     for run in opened.runs:
         known = state.nodes.get(run.node_id)
-        if run.job_id not in state.jobs or known is None or not known.alive:
-            reason = f"node {run.node_id} is not there"
+        if run.job_id not in state.jobs:
+            yield refusal(
+                run.placement_id, plan_id, run.job_id, "the job has ended, or was cancelled", opened.at
+            )
+        elif known is None or not known.alive:
+            reason = f"node {run.node_id} is lost"
             yield refusal(run.placement_id, plan_id, run.job_id, reason, opened.at)
         elif run.placement_id not in state.placements:
             state.add(
@@ -149,7 +154,7 @@ def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
 
 
 def _measures(placed: Placed, node_id: NodeId) -> bool:
-    """Whether the placement measures on this node: an agent may fail no other's, and none that trains."""
+    """Whether the placement is a measurement on this node: an agent may report the failure of no other."""
     return placed.profile and placed.gang.on(node_id) > 0
 
 
@@ -171,7 +176,7 @@ def _job_preempted(state: State, preempted: JobPreempted) -> None:
 
 
 def _job_completed(state: State, completed: JobCompleted) -> None:
-    """Void where a preemption was published first, as the table of states has it: the job waits again."""
+    """End the job, unless it was preempted first: by the table of states the fact is then void."""
     job = state.jobs.get(completed.job_id)
     if job is not None and job.running:
         _job_ended(state, completed)
@@ -201,7 +206,7 @@ def _worker_started(state: State, worker: WorkerStarted) -> Published:
 
 
 def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
-    """A worker is up; the samples in the checkpoint that it found on disk count, not those expected there."""
+    """Note where a worker's processes meet, and the samples in the checkpoint that it found on disk."""
     if isinstance(placed.phase, ComingUp) and worker.meeting:
         placed.phase.meetings[worker.node_id] = worker.meeting
     job = None if placed.profile else state.jobs.get(worker.job_id)
@@ -212,7 +217,7 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
 
 
 def _disowned(state: State, worker: WorkerStarted) -> Event:
-    """Stop a worker that is no longer wanted: it was ordered before its agent's new life was known here."""
+    """Stop a worker without a placement: it was ordered before the agent's new life was known here."""
     if worker.node_id in state.nodes:
         state.stale.setdefault(worker.node_id, {})[worker.placement_id] = len(worker.gpu_indices)
     return StopOrdered(
@@ -237,7 +242,7 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     if not state.worker_gone(placed, worker.node_id):
         return
     if worker.outcome is Outcome.REFUSED:
-        yield refused(placed, worker.reason or "refused by the node", worker.at)
+        yield refused(placed, worker.reason or f"node {worker.node_id} refused it", worker.at)
     elif worker.leads:
         _save_progress(state, placed, worker)
     job = None if placed.profile else state.jobs.get(worker.job_id)
@@ -248,7 +253,7 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
 
 
 def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
-    """A copy has stopped; what it saved counts even if its node was lost in between: it is on disk."""
+    """End a copy. What it saved counts even if its node was lost in between, since it is on disk."""
     if worker.leads:
         _save_progress(state, placed, worker)
     _copy_left(state, placed, worker.node_id, saved=worker.outcome in WELL)
@@ -268,7 +273,7 @@ def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) ->
 
 
 def _copies_end_the_job(state: State, job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
-    """Whether the monitor will say so: all samples are done, or the last copy has failed like all others."""
+    """Whether the monitor will end the job: all samples are done, or all copies have failed."""
     if worker.outcome in WELL:
         return placed.tally.complete(job.spec.samples)
     if worker.outcome is Outcome.FAILED and not placed.workers and placed.tally.wasted:
@@ -278,7 +283,7 @@ def _copies_end_the_job(state: State, job: UnfinishedJob, placed: Placed, worker
 
 
 def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[PreemptReason, Cause]:
-    """Of a placement whose worker on a node ended: a node that leaves ends the workers on the others too."""
+    """Why a placement ends whose worker on a node ended; a node that leaves ends workers on others too."""
     if worker.outcome is Outcome.INTERRUPTED:
         return PreemptReason.INTERRUPTED, Cause(node=worker.node_id)
     known = ((node_id, state.nodes.get(node_id)) for node_id in placed.gang.nodes)
@@ -289,10 +294,11 @@ def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[Pre
 
 
 def _ends_the_job(state: State, job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:
-    """Whether the monitor will say of the job that it completed or failed: one failed worker is enough.
+    """Whether the monitor will publish that the job completed or failed; one failed worker is enough.
 
-    A failure counts whatever has ended the placement: its peers may have reported first that they lost it.
-    What comes after a refusal counts neither here nor for the monitor: the job is in the queue again.
+    A failure counts even if the placement was ending: the worker's peers may have reported first that they
+    lost it. Reports after a refusal count neither here nor for the monitor, since the job is in the queue
+    again.
     """
     if placed.refused:
         return False
@@ -331,7 +337,7 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
     stale |= _write_off(state, lost.node_id, PreemptReason.NODE_LOST, keep=frozenset())
     for placement_id in stale:
         if placed := state.placements.get(placement_id):
-            yield stop_order(placed, lost.node_id, lost.at)  # read once it returns
+            yield stop_order(placed, lost.node_id, lost.at)  # the agent reads it once the node returns
 
 
 def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
@@ -342,7 +348,7 @@ def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored 
 def _write_off(
     state: State, node_id: NodeId, why: PreemptReason, *, keep: frozenset[PlacementId]
 ) -> dict[PlacementId, int]:
-    """Count the workers on a node as gone; by placement, the GPUs they had."""
+    """Count the workers on a node as gone. Returns the GPUs that they had, by placement."""
     gone: dict[PlacementId, int] = {}
     for placed in state.on_node(node_id):
         if placed.placement_id in keep:

@@ -1,4 +1,4 @@
-"""Objections to a planned placement: what has changed since the plan was made."""
+"""Objections to a planned placement: why it cannot start, given what changed since the plan was made."""
 
 from schemas.ids import NodeId
 from schemas.plans import Placement
@@ -14,16 +14,16 @@ def objection(state: State, placement: Placement) -> str:
 def _of_the_job(state: State, placement: Placement) -> str:
     job = state.jobs.get(placement.job_id)
     if job is None:
-        return "the job is not wanted any more"
+        return "the job has ended, or was cancelled"
     if job.ended:
-        return "the job has come to its end"
+        return "the job's last worker has ended it"
     if job.spec.modes and placement.gang.mode not in job.spec.modes:
         return f"the job runs no {placement.gang.mode} gangs"
     if placement.placement_id in state.ended:
         return "the placement has ended since the plan was made"
     for placed in state.of_job(placement.job_id):
         if placed.wanted and not placed.profile:
-            return f"the job is placed as {placed.placement_id}"
+            return f"the job is placed already, as {placed.placement_id}"
     return ""
 
 
@@ -31,18 +31,18 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
     for node_id, gpus in ((one.node, one.gpus) for one in placement.gang.members):
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
-            return f"node {node_id} is not there"
+            return f"node {node_id} is lost"
         if known.leaving:
-            return f"the time of node {node_id} is over"
+            return f"node {node_id} is leaving the cluster"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
         if promised(state, node_id, placement) > known.node.gpus:
-            return f"node {node_id} has not {gpus} GPUs that are promised to nobody"
+            return f"node {node_id} has fewer than {gpus} GPUs that no other placement has or waits for"
     return ""
 
 
 def promised(state: State, node_id: NodeId, one_more: Placement) -> int:
-    """GPUs on a node that wanted placements have or wait for, and one more."""
+    """GPUs on a node that wanted placements have or wait for, with one more placement."""
     holders = {placed.holder: placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted}
     holders[in_turns.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)
     return sum(holders.values())

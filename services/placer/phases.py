@@ -1,4 +1,4 @@
-"""The life of a placement, as one table. What exists in one phase only lives in that phase's struct.
+"""The phases of a placement, and a table of the moves between them. Data of one phase is in its struct.
 
     waiting → coming up → training → ending → (gone)
     waiting → measuring → ending → (gone)
@@ -27,7 +27,7 @@ Workers = dict[NodeId, WorkerState]
 
 
 class Waiting(msgspec.Struct, tag=True):
-    """For its GPUs, or for the job's last placement to end: nothing is ordered, nothing is there."""
+    """Nothing is ordered: it waits for its GPUs, or for the job's last placement to end."""
 
 
 class ComingUp(msgspec.Struct, tag=True, kw_only=True):
@@ -36,34 +36,35 @@ class ComingUp(msgspec.Struct, tag=True, kw_only=True):
     ordered_at: float
     workers: Workers
     meetings: dict[NodeId, str] = {}
-    """`host:port` where processes will meet, by the node that leads them; those that have to, once known"""
+    """by leading node: `host:port` where its processes meet, once known; none for processes that need not
+    meet"""
 
 
 class Training(msgspec.Struct, tag=True, kw_only=True):
-    """Every worker was up at once, and JobStarted is published."""
+    """All workers were up at one time, and JobStarted is published."""
 
     workers: Workers
 
 
 class Measuring(msgspec.Struct, tag=True, kw_only=True):
-    """A profile run is ordered or goes on; the profiler limits its time."""
+    """A measurement is ordered or under way; the profiler limits its time."""
 
     workers: Workers
 
 
 class Owed(StrEnum):
-    """The fact to publish of a placement once its last worker is gone."""
+    """The fact to publish about a placement once its last worker is gone."""
 
     PREEMPTION = "preemption"
-    """its job trained"""
+    """`JobPreempted`: the job trained"""
     REFUSAL = "refusal"
-    """its job never did"""
+    """`PlacementRefused`: the job never trained there"""
     NOTHING = "nothing"
-    """the job ended, or it was a measurement"""
+    """no fact: the job ended, or it was a measurement"""
 
 
 class Ending(msgspec.Struct, tag=True, kw_only=True):
-    """Its remaining workers are to stop."""
+    """Its remaining workers have to stop."""
 
     why: PreemptReason
     owed: Owed

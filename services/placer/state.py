@@ -29,7 +29,7 @@ from shared.domain.tally import Tally
 K = TypeVar("K")
 
 ENDED_REMEMBERED = 2_000
-"""so many ended placements; a plan that still keeps one of them was made seconds after its end"""
+"""ended placements that are kept: a plan made seconds after the end of one may still list it"""
 
 
 class Placed(msgspec.Struct, kw_only=True):
@@ -45,7 +45,7 @@ class Placed(msgspec.Struct, kw_only=True):
     number: int = 0
     """its place in the order in which placements came"""
     refused: bool = False
-    """PlacementRefused was published about it"""
+    """whether PlacementRefused was published about it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
     tally: Tally = msgspec.field(default_factory=Tally)
     """samples by leader, once starts are ordered"""
@@ -65,13 +65,13 @@ class Placed(msgspec.Struct, kw_only=True):
 
     @property
     def trained(self) -> bool:
-        """Whether JobStarted was published about it, and the job has not ended."""
+        """Whether JobStarted was published about it and the job has not ended."""
         phase = self.phase
         return phase.owed is Owed.PREEMPTION if isinstance(phase, Ending) else isinstance(phase, Training)
 
     @property
     def copies(self) -> bool:
-        """Whether it consists of copies that train by themselves: if one ends, the others run on."""
+        """Whether it is a gang of copies that train by themselves: if one ends, the others run on."""
         return self.trained and gangs.merges(self.gang)
 
     @property
@@ -96,11 +96,11 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
     samples_done: float = 0.0
     """samples in its last checkpoint"""
     failures: int = 0
-    """placements that a process of its own ended by failing"""
+    """placements that ended because a process of the job failed"""
     running: bool = False
     """whether, by the facts of the stream, it started and was not preempted since"""
     ended: bool = False
-    """the monitor has yet to publish so"""
+    """whether its last worker ended it; the monitor still has to publish that"""
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -108,33 +108,34 @@ class State(msgspec.Struct, kw_only=True):
     """the newest fencing token seen in a plan"""
     nodes: dict[NodeId, KnownNode] = {}
     stale: dict[NodeId, dict[PlacementId, int]] = {}
-    """GPUs of workers that nobody wants and that may still run, until the worker's end: a lost node took
-    them along, or they started after their placement's end"""
+    """GPUs of workers without a wanted placement that may still run: their node was lost, or they started
+    after their placement's end"""
     jobs: dict[JobId, UnfinishedJob] = {}
     """unfinished jobs"""
     placements: dict[PlacementId, Placed] = {}
     """oldest first"""
     waiting: dict[PlacementId, None] = {}
-    """those in `placements` that wait, oldest first"""
+    """waiting placements, oldest first"""
     candidates: dict[PlacementId, None] = {}
-    """those to be looked at: they came to wait, or something went that they may have waited for"""
+    """waiting placements that may be able to start: they are new, or something ended that they may wait
+    for"""
     coming_up: dict[PlacementId, None] = {}
-    """those in `placements` that come up"""
+    """placements that are coming up"""
     changed: dict[PlacementId, None] = {}
-    """those in `placements` that are to be settled: they have begun to end, or their workers have changed"""
+    """placements that began to end, or whose workers changed, since `take_changed`"""
     by_job: dict[JobId, dict[PlacementId, None]] = {}
-    """those in `placements`, oldest first"""
+    """placements of each job, oldest first"""
     by_node: dict[NodeId, dict[PlacementId, None]] = {}
-    """those in `placements` by the nodes of their gangs"""
+    """placements by node of their gangs"""
     added: int = 0
-    """number of placements so far"""
+    """placements added so far"""
     ended: dict[PlacementId, None] = {}
     """placements that never start again, oldest first"""
 
     # ---- what becomes of a placement
 
     def enter(self, placed: Placed, phase: Phase) -> None:
-        """Have it enter another phase. Raises IllegalMove, and then nothing has changed."""
+        """Move a placement to another phase. Raises IllegalMove, and then nothing has changed."""
         placed.move(phase)
         self.waiting.pop(placed.placement_id, None)
         self.coming_up.pop(placed.placement_id, None)
@@ -148,39 +149,42 @@ class State(msgspec.Struct, kw_only=True):
         self.changed[placed.placement_id] = None
 
     def worker_gone(self, placed: Placed, node_id: NodeId) -> bool:
-        """Whether there was one."""
+        """Remove a worker. Returns whether there was one."""
         self.changed[placed.placement_id] = None
         self.room_on(node_id)
         self._look_at(self.by_job[placed.job_id])
         return placed.workers.pop(node_id, None) is not None
 
     def room_on(self, node_id: NodeId) -> None:
-        """GPUs may have come free on a node."""
+        """GPUs may have come free on a node: look at the placements that wait for them."""
         self._look_at(self.by_node.get(node_id, ()))
 
     def _look_at(self, placements: Iterable[PlacementId]) -> None:
         self.candidates |= {one: None for one in placements if one in self.waiting}
 
     def take_changed(self) -> list[Placed]:
-        """Those that have changed, oldest first; from now on they have not."""
+        """The placements that have changed since the last call, oldest first."""
         changed, self.changed = self.changed, {}
         return oldest_first(self.placements[placement_id] for placement_id in changed)
 
     def take_candidates(self) -> list[Placed]:
-        """Those to be looked at, with all measurements that wait, oldest first."""
+        """The candidates since the last call, and all waiting measurements, oldest first."""
         candidates, self.candidates = self.candidates, {}
         waiting = [self.placements[placement_id] for placement_id in self.waiting]
         return [placed for placed in waiting if placed.profile or placed.placement_id in candidates]
 
     def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
-        """Have the placement end; if that was ordered before, the first reason stays."""
+        """End the placement; if it is ending already, the first reason stays."""
         if placed.wanted:
             for node_id in placed.gang.nodes if placed.placement_id in self.waiting else ():
                 self.room_on(node_id)
             self.enter(placed, Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
 
     def fail(self, placed: Placed, cause: Cause) -> bool:
-        """A process of the job's own failed: whatever else ended it, this is why. False: one had before."""
+        """End the placement because a process of the job failed, a reason that replaces any other.
+
+        Returns False if one had failed before.
+        """
         first = not isinstance(placed.phase, Ending) or placed.phase.why is not PreemptReason.FAILED
         self.unwant(placed, PreemptReason.FAILED, cause)
         assert isinstance(placed.phase, Ending)
@@ -188,7 +192,7 @@ class State(msgspec.Struct, kw_only=True):
         return first
 
     def absolve(self, placed: Placed) -> None:
-        """Have it end without a fact about its end: the job itself has ended."""
+        """End the placement without a fact about it, because the job itself has ended."""
         self.unwant(placed, PreemptReason.PLAN)
         assert isinstance(placed.phase, Ending)
         placed.phase.owed = Owed.NOTHING
@@ -210,7 +214,7 @@ class State(msgspec.Struct, kw_only=True):
             self.by_node.setdefault(node_id, {})[placed.placement_id] = None
 
     def shrink(self, placed: Placed, node_id: NodeId) -> None:
-        """A copy has left: its GPUs are promised to nobody. The last one stays for the placement's end."""
+        """Take a copy's node out of the placement's gang; the last node stays until the placement ends."""
         rest = gangs.without(placed.gang, node_id)
         if rest is not None and placed.gang.on(node_id):
             placed.gang = rest

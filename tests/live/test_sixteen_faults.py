@@ -156,7 +156,7 @@ async def test_4_two_placements_on_one_gpu(struck: Struck) -> None:
     await struck.publish("planner", stale)
     assert await struck.fact(PlanPublished, lambda fact: fact.plan_id == stale.plan_id)
     objection = await struck.fact(PlacementRefused, lambda fact: fact.plan_id == stale.plan_id)
-    assert objection.reason == "the plan is of an older leader"
+    assert objection.reason == "its plan is by an older leader of the planner"
     assert [one.placement_id for one in struck.of(StartOrdered, running)] == [owner.placement_id]
     assert not struck.of(JobPreempted, running)
 

@@ -25,7 +25,7 @@ from schemas.events import (
     StopOrdered,
     WorkerCheckpointed,
 )
-from schemas.ids import GpuType, JobId, PlacementId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement, PlanKind
 from services.placer.core import Placer
@@ -101,7 +101,7 @@ def test_a_plan_of_an_older_leader_is_refused() -> None:
     bench = Bench()
     bench.plan(token=7)
     refused = only(PlacementRefused, bench.plan(place("p1", a=1), token=6))
-    assert refused.reason == "the plan is of an older leader"
+    assert refused.reason == "its plan is by an older leader of the planner"
 
 
 def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
@@ -117,9 +117,9 @@ def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
 @pytest.mark.parametrize(
     ("placement", "reason"),
     [
-        (place("p1", JobId("gone"), a=1), "the job is not wanted any more"),
-        (place("p1", c=1), "node c is not there"),
-        (place("p1", a=5), "node a has not 5 GPUs that are promised to nobody"),
+        (place("p1", JobId("gone"), a=1), "the job has ended, or was cancelled"),
+        (place("p1", c=1), "node c is lost"),
+        (place("p1", a=5), "node a has fewer than 5 GPUs that no other placement has or waits for"),
     ],
 )
 def test_what_does_not_hold_is_refused_with_the_reason(placement: Placement, reason: str) -> None:
@@ -138,7 +138,7 @@ def test_a_job_that_came_to_its_end_is_placed_no_more_though_nobody_has_said_so(
     bench.start(place("p1", a=4))
     bench.stop(place("p1", a=4), A, Outcome.COMPLETED, samples=1e6)
     refused = only(PlacementRefused, bench.plan(place("p2", b=4)))
-    assert refused.reason == "the job has come to its end"
+    assert refused.reason == "the job's last worker has ended it"
 
 
 def test_a_move_that_crosses_the_jobs_end_starts_nothing() -> None:
@@ -273,6 +273,21 @@ def test_a_measurement_that_found_no_gpu_is_given_back_at_the_next_round() -> No
     bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
     facts = bench.tell(ProfilingPlanned(at=390.0, round=2, runs=()))
     assert only(PlacementRefused, facts).placement_id == "profile"
+
+
+@pytest.mark.parametrize(
+    ("job", "node", "reason"),
+    [
+        (JobId("gone"), A, "the job has ended, or was cancelled"),
+        (OTHER, NodeId("absent"), "node absent is lost"),
+    ],
+)
+def test_a_planned_measurement_is_given_back_with_what_stands_in_its_way(
+    job: JobId, node: NodeId, reason: str
+) -> None:
+    run = ProfileRun(placement_id=PlacementId("profile"), job_id=job, gpu_type=GpuType("t4"), node_id=node)
+    facts = Bench().tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+    assert only(PlacementRefused, facts).reason == reason
 
 
 def test_a_replay_gives_the_same_state_and_resume_has_nothing_to_add() -> None:

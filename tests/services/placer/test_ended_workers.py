@@ -70,7 +70,7 @@ def test_a_failure_ends_the_job_though_a_peer_reported_first_that_it_lost_the_wo
     bench.start(placement)
     bench.stop(placement, B, Outcome.INTERRUPTED)
     assert bench.stop(placement, A, Outcome.FAILED) == []  # the monitor says what becomes of the job
-    assert only(PlacementRefused, bench.plan(place("p2", a=4))).reason == "the job has come to its end"
+    assert only(PlacementRefused, bench.plan(place("p2", a=4))).reason == "the job's last worker has ended it"
 
 
 def test_a_job_with_retries_fails_back_into_the_queue_until_they_are_used_up() -> None:

@@ -91,7 +91,9 @@ def test_others_get_what_the_rota_leaves() -> None:
         for fact in bench_of_turns().plan(ONE, place("p3", THIRD, a=4))
         if isinstance(fact, PlacementRefused)
     ]
-    assert [fact.reason for fact in refusals] == ["node a has not 4 GPUs that are promised to nobody"]
+    assert [fact.reason for fact in refusals] == [
+        "node a has fewer than 4 GPUs that no other placement has or waits for"
+    ]
 
 
 def test_who_would_take_turns_waits_for_a_measurement_until_it_is_given_back() -> None:
