@@ -1,4 +1,4 @@
-"""Wires the agent of one node."""
+"""Wires the agent of one node: its core, its runner, and the tasks beside them."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
@@ -22,24 +22,24 @@ from services.agent.core import Agent
 from services.agent.folds import FOLDS, QUIET
 from services.agent.tasks import (
     ALL_WELL,
+    AllReducesTimed,
     GpusSeen,
     LinesRead,
     ReadLines,
     StartWorker,
     StopWorker,
-    Timed,
-    TimePaths,
+    TimeAllReduces,
     TrainWorker,
     TurnWorker,
 )
 from services.agent.work.heartbeat import heartbeat
-from services.agent.work.nodes import NodeProvider, lent, named_node
+from services.agent.work.nodes import NodeProvider, named_node, with_end_time
 from services.agent.work.output import OutputFiles, output_files
 from services.agent.work.runner import Runner, RunnerFactory
 from shared.runtime.plugins import NODES, RUNNERS
 from shared.runtime.service import Inbox, Ports, Service, Task, Worker
 
-KEPT_NOWHERE = "what jobs print is kept nowhere: `output_folder` is empty"
+NO_OUTPUT_KEPT = "what jobs print is kept nowhere: `output_folder` is empty"
 
 
 def build(
@@ -53,12 +53,12 @@ def build(
     tasks: Sequence[Task] = (),
     seen: GpusSeen = ALL_WELL,
 ) -> Service:
-    """`node`: by default the one the settings name; `runner`: by default of the kind they name.
+    """`node`, `runner`: None for those that the settings name. `life`: None for a new one.
 
-    `adopted`: what the runner found of an earlier life. `tasks`: what else runs for as long as the service
-    does. `seen`: the GPUs of the node now. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
+    `adopted`: workers of an earlier life that the runner found. `tasks`: run as long as the service does.
+    `seen`: the state of the node's GPUs now. Raises InvalidFile, InvalidCluster, UnknownNode, UnknownPlugin.
     """
-    node = lent(node or named_node(settings), settings, ports.clock)
+    node = with_end_time(node or named_node(settings), settings, ports.clock)
     life = life or uuid4().hex
     runner = runner or _runner(settings, ports)
     output = output_files(settings, ports.clock, node.node_id)
@@ -101,9 +101,9 @@ def build(
 
 
 async def build_standing(settings: Settings, ports: Ports) -> Service:
-    """`build` for the node that the provider of nodes finds. Raises as `build` does."""
+    """`build` for the node that the setting `nodes` provides, with the workers that its runner adopts."""
     provide: NodeProvider = NODES.load(settings.nodes)
-    runner = _runner(settings, ports)  # first: this and the next may take longer than a claim on a node lasts
+    runner = _runner(settings, ports)  # before the node is claimed: both may take longer than a claim lasts
     adopted = await runner.adopt()
     standing = await provide(settings, ports)
     return build(
@@ -147,12 +147,12 @@ def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
     async def stop(task: StopWorker) -> None:
         runner.stop(task.placement_id)
 
-    async def time_paths(task: TimePaths) -> Timed:
-        return Timed(task.ticket, await runner.all_reduces(task.question, task.gpu_indices))
+    async def time_all_reduces(task: TimeAllReduces) -> AllReducesTimed:
+        return AllReducesTimed(task.ticket, await runner.all_reduces(task.question, task.gpu_indices))
 
     async def read(task: ReadLines) -> LinesRead:
         if output is None:
-            return LinesRead(task.ticket, Refused(reason=KEPT_NOWHERE))
+            return LinesRead(task.ticket, Refused(reason=NO_OUTPUT_KEPT))
         return LinesRead(task.ticket, output.read(task.question))
 
     return {
@@ -160,6 +160,6 @@ def _workers(runner: Runner, output: OutputFiles | None) -> dict[type, Worker]:
         TrainWorker: train,
         TurnWorker: turn,
         StopWorker: stop,
-        TimePaths: time_paths,
+        TimeAllReduces: time_all_reduces,
         ReadLines: read,
     }

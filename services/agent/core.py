@@ -1,8 +1,8 @@
 """The agent's decisions: orders in, work for the runner out; the runner's reports in, facts out.
 
-An agent's life begins with NodeJoined. What stands before it in the stream was addressed to an
-earlier life: it is folded and has no effects. Workers that the runner adopted live on into the new life:
-what it has to do with them follows from the state at its beginning.
+An agent's life begins with its NodeJoined. Facts before it in the stream were addressed to an earlier life,
+so they are folded without effects. Workers that the runner adopted go on in the new life; the orders that
+they still need follow from the state at its beginning.
 """
 
 from schemas.base import Event
@@ -27,6 +27,7 @@ from services.agent.reports import effects_of
 from services.agent.state import State, WorkerState
 from services.agent.tasks import (
     ALL_WELL,
+    AllReducesTimed,
     GpusSeen,
     Interrupted,
     LinesRead,
@@ -34,8 +35,7 @@ from services.agent.tasks import (
     Report,
     StartWorker,
     StopWorker,
-    Timed,
-    TimePaths,
+    TimeAllReduces,
     TrainWorker,
     TurnWorker,
 )
@@ -48,12 +48,11 @@ class Superseded(MustEnd):
 
 
 class Agent:
-    """`life`: new at every start of the process. `modes`: how the gangs may synchronise that it runs.
+    """`life`: an id that is new at every start of the process.
 
-    `workloads`: those that it can train; none: any. `runs_commands`: whether jobs are processes there.
-    `residents_max`: those of a GPU, where they stand by.
-    `adopted`: workers of an earlier life, as the runner found them. `seen`: its GPUs before.
-    `leave_s`: so long before the node goes away it takes its leave.
+    `leave_s`: seconds before the node's end to leave. `modes`, `workloads`, `runs_commands`, `residents_max`:
+    what its runner can do, see `Runner`. `adopted`: workers of an earlier life that the runner found. `seen`:
+    the GPUs at the start.
     """
 
     def __init__(
@@ -78,24 +77,24 @@ class Agent:
         self._life = life
         self._adopted = adopted
         self._leave_at = None if node.until is None else node.until - leave_s
-        """when it leaves; None: never, or its leave is published already"""
+        """cluster time at which the node leaves; None: never, or its NodeDrained is published already"""
         self._early: list[Report | GpusSeen] = []
-        """reports and looks at GPUs from before this life joined; they are handled once it has"""
+        """reports that came before this life's NodeJoined was back; handled once it is"""
         self._gpus = GpuHealth(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:
         """Raises Superseded."""
         match message:
             case Event() if type(message) in FOLDS:
-                return self._fact(message, now)
+                return self._handle_fact(message, now)
             case Asked():
                 return [self._asked(message)]
-            case Timed() | LinesRead() | WorkFailed(TimePaths() | ReadLines()):
+            case AllReducesTimed() | LinesRead() | WorkFailed(TimeAllReduces() | ReadLines()):
                 return [_reply(message)]
             case WorkFailed(StartWorker(order=order), reason):
                 return self._report(Interrupted(order.placement_id, f"could not be started: {reason}"), now)
             case GpusSeen():
-                return self._look(message, now)
+                return self._see_gpus(message, now)
             case _:
                 return self._report(message, now) if isinstance(message, Report) else []
 
@@ -134,7 +133,7 @@ class Agent:
         worker = self.state.workers.get(report.placement_id)
         return effects_of(worker, self._gpus.judged(worker, report), now) if worker else []
 
-    def _look(self, seen: GpusSeen, now: float) -> Effects:
+    def _see_gpus(self, seen: GpusSeen, now: float) -> Effects:
         if self.state.life != self._life:
             self._early.append(seen)
             return []
@@ -143,28 +142,31 @@ class Agent:
     # ---- questions
 
     def _asked(self, asked: Asked) -> Effect:
-        """Answer a question about all-reduces: only free GPUs are timed, so that no job is disturbed."""
+        """Answer a question about this node.
+
+        All-reduces are timed on free GPUs only, so no job is disturbed.
+        """
         match asked.question:
             case OpenAllReduce() | JoinAllReduce() as question if question.node_id == self._node.node_id:
-                return self._timed(asked.ticket, question)
+                return self._time_all_reduces(asked.ticket, question)
             case ReadOutput(node_id=node_id) as question if node_id == self._node.node_id:
                 return Work(ReadLines(asked.ticket, question))
             case _:
                 reason = f"the agent of {self._node.node_id} answers for its own node"
                 return Reply(asked.ticket, Refused(reason=reason))
 
-    def _timed(self, ticket: int, question: OpenAllReduce | JoinAllReduce) -> Effect:
+    def _time_all_reduces(self, ticket: int, question: OpenAllReduce | JoinAllReduce) -> Effect:
         wanted = sum(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
         free = self.state.free(self._node.gpus)
         if 1 <= wanted <= len(free):
-            return Work(TimePaths(ticket, question, tuple(free)))
+            return Work(TimeAllReduces(ticket, question, tuple(free)))
         return Reply(ticket, Refused(reason=f"{wanted} GPUs wanted, {len(free)} free"))
 
     # ---- orders
 
-    def _fact(self, fact: Event, now: float) -> Effects:
+    def _handle_fact(self, fact: Event, now: float) -> Effects:
         was_mine = self.state.life == self._life
-        changed = self._takes(fact) and fold(self.state, fact, self._node.gpus)
+        changed = self._runs_mode_of(fact) and fold(self.state, fact, self._node.gpus)
         if self.state.life != self._life:
             if was_mine:
                 raise Superseded(f"another agent stands for {self._node.node_id}")
@@ -187,7 +189,7 @@ class Agent:
                 return []
 
     def _begin(self, now: float) -> Effects:
-        """Give adopted workers the orders that came while the agent was away, or that its last life lost."""
+        """Give adopted workers the orders that they have missed, then handle the reports that were kept."""
         orders = [order for placement_id in self._adopted for order in self._orders_now(placement_id)]
         early, self._early = self._early, []
         reported = [effect for one in early for effect in self.handle(one, now)]
@@ -195,7 +197,7 @@ class Agent:
 
     def _orders_now(self, placement_id: PlacementId) -> list[TrainWorker | TurnWorker | StopWorker]:
         worker = self.state.workers.get(placement_id)
-        if worker is None or worker.state is WorkerState.STOPPING:  # None: its end was published
+        if worker is None or worker.state is WorkerState.STOPPING:  # None: its end is published already
             return [StopWorker(placement_id)]
         gang = worker.order.gang
         turns = [TurnWorker(placement_id, gang)] if gangs.rota(gang) else []
@@ -210,13 +212,14 @@ class Agent:
             return [Work(StartWorker(order, indices))]
         if order.placement_id in self.state.workers or order.placement_id in self.state.ended:
             return []
-        return [Publish(_not_here(order, now, Outcome.REFUSED, self._objection(order)))]
+        return [Publish(_stopped_without_worker(order, now, Outcome.REFUSED, self._why_refused(order)))]
 
-    def _takes(self, fact: Event) -> bool:
+    def _runs_mode_of(self, fact: Event) -> bool:
         return not isinstance(fact, StartOrdered) or type(fact.gang.sync) in self._modes
 
-    def _objection(self, order: StartOrdered) -> str:
-        if not self._takes(order):
+    def _why_refused(self, order: StartOrdered) -> str:
+        """Why the agent refuses an order to start; the reason in its WorkerStopped."""
+        if not self._runs_mode_of(order):
             return f"the runner on {self._node.node_id} runs no {order.gang.mode} gangs"
         if self.state.leaving:
             return f"the time of {self._node.node_id} is over"
@@ -228,9 +231,9 @@ class Agent:
             return [Work(StopWorker(order.placement_id))]
         if order.placement_id in self.state.workers:
             return []
-        # The placer believes that there is a worker, and waits for its end. If that end was published
-        # already, this fact has the same id and is dropped.
-        return [Publish(_not_here(order, now, Outcome.CHECKPOINTED, "no such worker"))]
+        # The placer takes the worker to be there, and waits for its end. If that end is published already,
+        # this fact has the same id and is dropped.
+        return [Publish(_stopped_without_worker(order, now, Outcome.CHECKPOINTED, "no such worker"))]
 
 
 def _task_of(order: TurnsOrdered | GangFormed) -> TurnWorker | TrainWorker:
@@ -241,16 +244,16 @@ def _task_of(order: TurnsOrdered | GangFormed) -> TurnWorker | TrainWorker:
             return TrainWorker(placement_id, meeting)
 
 
-def _reply(result: Timed | LinesRead | WorkFailed) -> Reply:
+def _reply(result: AllReducesTimed | LinesRead | WorkFailed) -> Reply:
     match result:
-        case Timed(ticket, answer) | LinesRead(ticket, answer):
+        case AllReducesTimed(ticket, answer) | LinesRead(ticket, answer):
             return Reply(ticket, answer)
-        case WorkFailed(TimePaths(ticket=ticket) | ReadLines(ticket=ticket), reason):
+        case WorkFailed(TimeAllReduces(ticket=ticket) | ReadLines(ticket=ticket), reason):
             return Reply(ticket, Refused(reason=reason))
     raise AssertionError(result)
 
 
-def _not_here(order: WorkerEvent, now: float, outcome: Outcome, reason: str) -> WorkerStopped:
+def _stopped_without_worker(order: WorkerEvent, now: float, outcome: Outcome, reason: str) -> WorkerStopped:
     return WorkerStopped(
         at=now,
         node_id=order.node_id,

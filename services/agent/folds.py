@@ -1,6 +1,6 @@
-"""How each fact changes the state. One function a fact, and the table of them at the end.
+"""How each fact changes the agent's state: a function for each fact, and their table at the end.
 
-A fold says whether its fact changed anything: one that comes twice, or too late, does not.
+A fold returns whether its fact changed the state. A fact that comes twice, or too late, changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,16 +25,16 @@ from services.agent.state import MOVES, State, Worker, WorkerState
 from shared.domain import gangs
 
 ENDED_REMEMBERED = 1_000
-"""placements that are known to have ended here; the oldest is forgotten first"""
+"""ended placements that are remembered, the newest"""
 
 
 def fold(state: State, fact: Event, gpus: int) -> bool:
-    """Change `state` by one fact of `FOLDS`; `gpus`: how many the node has. False: nothing changed."""
+    """Change `state` by one fact of `FOLDS`; returns whether it changed. `gpus`: GPUs of the node."""
     return FOLDS[type(fact)](state, fact, gpus)
 
 
 def gpus_wanted(order: StartOrdered) -> int:
-    """GPUs on the node the order is addressed to."""
+    """GPUs that the gang gets on the node that the order is addressed to."""
     return order.gang.on(order.node_id)
 
 
@@ -53,7 +53,7 @@ def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
 
 
 def _drained(state: State, drained: NodeDrained, _: int) -> bool:
-    """Note that the node leaves; a drain by an operator concerns the planner, not the agent."""
+    """The node leaves. Only its agent's own NodeDrained counts; an operator's concerns the planner."""
     if state.leaving or drained.life != state.life:
         return False
     state.leaving = True
@@ -122,4 +122,4 @@ FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
 }
 
 QUIET: frozenset[type[Event]] = frozenset({WorkerStarted, WorkerStopped})
-"""the agent's own, about what it has done"""
+"""facts that the agent publishes itself, and to which it never reacts"""

@@ -1,8 +1,8 @@
-"""Which GPUs of the node are withheld, and when the node drains, from repeated looks at its GPUs. Pure.
+"""Decides which GPUs of the node are withheld and when the node drains, from repeated readings. Pure.
 
-A GPU that no worker of ours holds and that is busy all the same belongs to somebody else: no job gets it
-until it is free. Memory of a worker that ended is given back a moment later, so it takes two looks in a row.
-A broken GPU is withheld at once, for the rest of the agent's life, and the node drains: it has to be reset.
+A GPU that is busy although no worker of this agent holds it is used by somebody else: it is withheld until it
+is free. Two readings in a row must show it, since a worker's memory is freed a moment after its end. A broken
+GPU is withheld at once, for the rest of the agent's life, and the node drains: the GPU has to be reset.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,35 +15,37 @@ from shared.domain.core import Effects, Publish
 
 
 class GpuHealth:
-    """What this life of the agent has seen and published about its GPUs."""
+    """What this life of the agent has read and published about its GPUs."""
 
     def __init__(self, node_id: NodeId, seen: GpusSeen) -> None:
         self._node_id = node_id
         self._seen = seen
-        self._strangers = frozenset[int]()
-        """GPUs that were busy at the last look, but not with our workers"""
+        self._busy_before = frozenset[int]()
+        """GPUs that were busy at the last reading, but held by no worker"""
         self._withheld: dict[int, str] = {}
-        """withheld GPUs and why, as published last"""
+        """withheld GPUs and the reasons, as published last"""
         self._drained_for: set[int] = set()
+        """broken GPUs for which a NodeDrained was published"""
 
     def first(self, state: State, adopted: Iterable[PlacementId]) -> dict[int, str]:
-        """GPUs that are withheld from the start of the life, judged by a single look."""
+        """GPUs to withhold from the start of the life, by a single reading."""
         workers = [state.workers[placement_id] for placement_id in adopted if placement_id in state.workers]
         held = {index for worker in workers for index in worker.gpu_indices}
         self._withheld = _without(self._seen.busy, held) | self._seen.broken
         return self._withheld
 
     def seen(self, state: State, seen: GpusSeen, now: float) -> Effects:
+        """Take a reading; returns the facts that follow from it."""
         self._seen = seen
         foreign = _without(seen.busy, state.held)
         lasting = {
-            index: why for index, why in foreign.items() if index in self._strangers | self._withheld.keys()
+            index: why for index, why in foreign.items() if index in self._busy_before | self._withheld.keys()
         }
-        self._strangers = frozenset(foreign)
+        self._busy_before = frozenset(foreign)
         return [*self._withhold(lasting | seen.broken, now), *self._drain(now)]
 
     def judged(self, worker: Worker, report: Report) -> Report:
-        """The report about a worker; a failure on a broken GPU becomes an interruption."""
+        """The report, corrected: a failure on a broken GPU is an interruption, no fault of the job."""
         if not isinstance(report, Failed):
             return report
         broken = {index: why for index, why in self._seen.broken.items() if index in worker.gpu_indices}
@@ -51,7 +53,7 @@ class GpuHealth:
             return report
         return Interrupted(
             report.placement_id,
-            f"{_words(broken)}; {report.reason}",
+            f"{_described(broken)}; {report.reason}",
             exit_code=report.exit_code,
             signal=report.signal,
         )
@@ -63,10 +65,10 @@ class GpuHealth:
         return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=self._withheld))]
 
     def _drain(self, now: float) -> Effects:
-        """Drain the node, once for each broken GPU: an operator may restore it all the same."""
+        """Drain the node once for each broken GPU: if an operator restores it, it stays restored."""
         new = _without(self._seen.broken, self._drained_for)
         self._drained_for |= new.keys()
-        return [Publish(NodeDrained(at=now, node_id=self._node_id, reason=_words(new)))] if new else []
+        return [Publish(NodeDrained(at=now, node_id=self._node_id, reason=_described(new)))] if new else []
 
 
 def _without(gpus: Mapping[int, str], indices: Iterable[int]) -> dict[int, str]:
@@ -74,7 +76,7 @@ def _without(gpus: Mapping[int, str], indices: Iterable[int]) -> dict[int, str]:
     return {index: why for index, why in gpus.items() if index not in left_out}
 
 
-def _words(gpus: Mapping[int, str]) -> str:
+def _described(gpus: Mapping[int, str]) -> str:
     reasons: dict[str, list[str]] = {}
     for index in sorted(gpus):
         reasons.setdefault(gpus[index], []).append(str(index))

@@ -1,4 +1,4 @@
-"""From the runner's reports about a worker to the facts and samples for the bus."""
+"""Turns the runner's reports about a worker into facts and samples."""
 
 from msgspec import structs
 
@@ -37,7 +37,7 @@ OUTCOMES: dict[type[LastReport], Outcome] = {
     Failed: Outcome.FAILED,
     Interrupted: Outcome.INTERRUPTED,
 }
-"""of workers that train; one that measures always ends as `COMPLETED`"""
+"""outcomes of workers that train; a worker that measures always ends as `COMPLETED`"""
 
 
 def effects_of(worker: Worker, report: Report, now: float) -> Effects:
@@ -92,7 +92,7 @@ def _checkpointed(order: StartOrdered, samples_done: float, now: float) -> Worke
 
 
 def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
-    """The end of a measurement's worker, which is ordinary whatever came of it: it fails no job."""
+    """The end of a worker. Of one that measures it carries no reason: a failed measurement fails no job."""
     order = worker.order
     end = WorkerStopped(
         at=now,
@@ -120,7 +120,7 @@ def _outcome(worker: Worker, report: LastReport) -> Outcome:
 
 
 def _samples_done(worker: Worker, report: LastReport) -> float:
-    """The samples in its last checkpoint, as far as known."""
+    """Samples in its last checkpoint; if not known, those with which it began."""
     match report:
         case Stopped(samples_done=samples) | Completed(samples_done=samples):
             return samples
@@ -149,9 +149,9 @@ def _measured(order: StartOrdered, measured: Measured, now: float) -> ProfileMea
 
 
 def _samples(order: StartOrdered, report: Observed, now: float) -> list[ThroughputObserved]:
-    """One per node of the gang that shows a pace, the leader sends them all; of unlike shares, one.
+    """The observation as samples, which the leader sends for all nodes: one for each node with a known pace.
 
-    None of gangs that the estimator does not answer for.
+    A gang without a pace in common gives one sample, a gang that the estimator gives no estimates for none.
     """
     if not gangs.observed(order.gang):
         return []
@@ -178,9 +178,9 @@ def _samples(order: StartOrdered, report: Observed, now: float) -> list[Throughp
 
 
 def _pace_in_common(order: StartOrdered, report: Observed) -> dict[NodeId, float | None]:
-    """samples/s of one GPU, by node: of a gang of one type what waiting costs is part of it.
+    """samples/s of one GPU, by node, with the time that it waits for the others included.
 
-    Of a gang whose GPUs have no pace in common, their mean, by its leader.
+    If the GPUs of a gang have no pace in common, the mean over them, for the first node only.
     """
     if not gangs.paced(order.gang):
         return {order.nodes[0].node_id: report.stretch.throughput / order.gang.gpus}
@@ -189,9 +189,9 @@ def _pace_in_common(order: StartOrdered, report: Observed) -> dict[NodeId, float
 
 
 def _own_paces(order: StartOrdered, report: Observed) -> dict[NodeId, float | None]:
-    """samples/s of one GPU, by node: without the waiting beyond that of the node that waits least.
+    """samples/s of one GPU, by node, without the time that it waits longer than the node that waits least.
 
-    A node whose waiting is not known shows nothing: it may be a fast one or the one that all wait for.
+    Empty if the waiting of some node is not known: it could be the slowest node, for which all others wait.
     """
     waits = {
         node_id: plain_sum(waits) / len(waits) for node_id, waits in report.stretch.wait_s.items() if waits

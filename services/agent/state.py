@@ -1,6 +1,6 @@
-"""What the agent knows from facts: the life it is in, the workers on its node, and who owns which GPU.
+"""What the agent knows from facts: its life, the workers on its node, and which worker owns which GPU.
 
-A worker is on the node from StartOrdered to WorkerStopped, and from the first of the two it owns its GPUs:
+A worker is on the node, and owns its GPUs, from StartOrdered to WorkerStopped:
 
     StartOrdered → starting → up → training → stopping → gone (WorkerStopped)
 """
@@ -17,11 +17,11 @@ from shared.domain import gangs, in_turns
 
 class WorkerState(StrEnum):
     STARTING = "starting"
-    """ordered: it owns its GPUs, its processes come up"""
+    """its start was ordered, and its processes are coming up"""
     UP = "up"
-    """waits for its gang, measures, or follows the gang's leader without having to meet it"""
+    """it waits for its gang, or measures, or trains without an order of its own under the gang's leader"""
     TRAINING = "training"
-    """its gang is whole, and it was ordered to train"""
+    """all workers of its gang are up, and it was ordered to train"""
     STOPPING = "stopping"
 
 
@@ -32,7 +32,7 @@ MOVES: dict[type[Event], tuple[frozenset[WorkerState], WorkerState]] = {
     GangFormed: (frozenset({W.UP}), W.TRAINING),
     StopOrdered: (frozenset({W.STARTING, W.UP, W.TRAINING}), W.STOPPING),
 }
-"""fact → (states it may find the worker in, state it leaves it in)"""
+"""fact → (the states that it changes, the state after it)"""
 
 
 class Worker(msgspec.Struct, kw_only=True):
@@ -40,13 +40,13 @@ class Worker(msgspec.Struct, kw_only=True):
     gpu_indices: tuple[int, ...]
     state: WorkerState = WorkerState.STARTING
     meeting: str = ""
-    """`host:port`, once it was ordered to train"""
+    """`host:port` at which the gang's processes meet, from the order to train"""
     samples_restored: float | None = None
-    """as it reported; None: not yet, or what was ordered"""
+    """samples in the checkpoint that it found; None: not up yet, or the number in its order"""
 
     @property
     def holder(self) -> str:
-        """Who holds its GPUs; workers of one rota hold theirs together."""
+        """The holder of its GPUs: its placement, or its rota for all placements of the rota."""
         return in_turns.holder(self.order.placement_id, self.order.gang)
 
     @property
@@ -55,23 +55,23 @@ class Worker(msgspec.Struct, kw_only=True):
 
     @property
     def leads(self) -> bool:
-        """Whether its samples count."""
+        """Whether its node leads the gang, or a part of it, so that the samples that it reports count."""
         return not self.profiles and self.order.node_id in gangs.leaders(self.order.gang)
 
     @property
     def samples_from(self) -> float:
-        """In the checkpoint that it began with."""
+        """Samples in the checkpoint with which it began."""
         return self.order.samples_done if self.samples_restored is None else self.samples_restored
 
 
 class State(msgspec.Struct, kw_only=True):
     life: str = ""
-    """the newest that joined"""
+    """the newest life that has joined"""
     leaving: bool = False
-    """that life takes its leave: what runs stops, nothing starts"""
+    """the node goes away soon: its workers stop, and none starts"""
     workers: dict[PlacementId, Worker] = {}
     ended: dict[PlacementId, None] = {}
-    """the oldest first"""
+    """placements that ended here, the oldest first (the values mean nothing)"""
     withheld: dict[int, str] = {}
     """GPUs that no worker gets, by index, and why"""
 
@@ -81,7 +81,7 @@ class State(msgspec.Struct, kw_only=True):
         return {index for worker in self.workers.values() for index in worker.gpu_indices}
 
     def indices_for(self, order: StartOrdered, gpus: int) -> tuple[int, ...]:
-        """The GPUs that it gets, of a node's `gpus`: those of its rota, or free ones; empty: it cannot."""
+        """The GPUs for an order, of a node's `gpus`: those of its rota, or free ones; empty: too few."""
         holder = in_turns.holder(order.placement_id, order.gang)
         for worker in self.workers.values():
             if worker.holder == holder:
@@ -90,7 +90,7 @@ class State(msgspec.Struct, kw_only=True):
         return tuple(free[:wanted]) if wanted <= len(free) else ()
 
     def free(self, gpus: int) -> list[int]:
-        """Indices that nobody owns and that are not withheld, of a node's `gpus`, the lowest first."""
+        """Indices of GPUs that no worker owns and that are not withheld, of a node's `gpus`, ascending."""
         owned = self.held
         holders = {worker.holder: worker.gpu_indices for worker in self.workers.values()}
         assert len(owned) == sum(map(len, holders.values())), "one holder each"

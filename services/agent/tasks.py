@@ -1,4 +1,4 @@
-"""What the core asks of the runner (work), and what it learns of it (reports)."""
+"""Messages between the core and the runner: work that the core orders, and reports that come back."""
 
 import msgspec
 
@@ -14,30 +14,34 @@ from schemas.questions import JoinAllReduce, OpenAllReduce, ReadOutput, Refused
 
 
 class StartWorker(msgspec.Struct, frozen=True):
+    """Start the processes of a worker on these GPUs."""
+
     order: StartOrdered
     gpu_indices: tuple[int, ...]
 
 
 class TrainWorker(msgspec.Struct, frozen=True):
-    """The gang is whole: its training begins. `meeting`: `host:port` where its processes meet."""
+    """All workers of the gang are up: train. `meeting`: `host:port` at which its processes meet."""
 
     placement_id: PlacementId
     meeting: str = ""
 
 
 class TurnWorker(msgspec.Struct, frozen=True):
-    """Other turns of the gang in its rota."""
+    """Change the turns of a placement in its rota to those of `gang`."""
 
     placement_id: PlacementId
     gang: Gang
 
 
 class StopWorker(msgspec.Struct, frozen=True):
+    """Have the worker save and end."""
+
     placement_id: PlacementId
 
 
-class TimePaths(msgspec.Struct, frozen=True):
-    """Time all-reduces, or take part in them, for the question of this ticket. `gpu_indices`: free GPUs."""
+class TimeAllReduces(msgspec.Struct, frozen=True):
+    """Open or join timed all-reduces, for the question of this ticket. `gpu_indices`: free GPUs."""
 
     ticket: int
     question: OpenAllReduce | JoinAllReduce
@@ -55,34 +59,36 @@ class ReadLines(msgspec.Struct, frozen=True):
 
 
 class LinesRead(msgspec.Struct, frozen=True):
+    """The result of a `ReadLines`."""
+
     ticket: int
     page: OutputPage | Refused
 
 
-class Timed(msgspec.Struct, frozen=True):
-    """The result of a `TimePaths`."""
+class AllReducesTimed(msgspec.Struct, frozen=True):
+    """The result of a `TimeAllReduces`."""
 
     ticket: int
     answer: AllReduceMeeting | AllReduceTimes
 
 
 class GpusSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """How the GPUs of the node are, by index and in words; those that are well and unused are left out."""
+    """The state of the node's GPUs, by index: what is wrong, in words. Healthy unused GPUs are left out."""
 
     busy: dict[int, str]
-    """in use, by our workers too"""
+    """in use, also by workers of this agent"""
     broken: dict[int, str]
-    """not to be used until they are mended"""
+    """not to be used until they are repaired"""
 
 
 ALL_WELL = GpusSeen(busy={}, broken={})
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The processes are up and restored.
+    """The processes are up, and have restored a checkpoint.
 
-    `meeting`: `host:port` where the gang's processes will meet, of the node of rank 0. `samples_restored`: in
-    the checkpoint that they found; None: the one that was ordered.
+    `meeting`: from the node of rank 0, `host:port` at which the gang's processes will meet.
+    `samples_restored`: samples in the checkpoint that they found; None: as in the order.
     """
 
     placement_id: PlacementId
@@ -99,37 +105,37 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A periodic checkpoint is written."""
+    """A periodic checkpoint was written."""
 
     placement_id: PlacementId
     samples_done: float
 
 
 class Profiled(msgspec.Struct, frozen=True):
-    """The iterations are measured, and the process is gone."""
+    """A measurement is done, and its process is gone."""
 
     placement_id: PlacementId
     measured: Measured
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """Gone on order, with this in the checkpoint."""
+    """The worker is gone, as ordered. `samples_done`: in its checkpoint."""
 
     placement_id: PlacementId
     samples_done: float
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """Gone, all samples done that it was ordered to do: those of the job, or up to `StartOrdered.until`."""
+    """The worker is gone, and has done all samples of the job, or of its copy (`StartOrdered.until`)."""
 
     placement_id: PlacementId
     samples_done: float
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """Gone by a fault of its own. `lasting`: it would fail on this GPU type every time.
+    """The worker is gone by a fault of the job. `lasting`: it would fail on this GPU type every time.
 
-    `absent`: its program, folder or image is not here.
+    `absent`: its program, folder or image is missing on this node.
     """
 
     placement_id: PlacementId
@@ -141,9 +147,9 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """Gone by no fault of its own: a peer lost, a signal of others, the node out of memory, a faulty GPU.
+    """The worker is gone by no fault of the job: a lost peer, a foreign signal, a full node, a broken GPU.
 
-    `samples_done`: in its last checkpoint; None: the runner does not know.
+    `samples_done`: in its last checkpoint; None: not known.
     """
 
     placement_id: PlacementId
@@ -154,5 +160,5 @@ class Interrupted(msgspec.Struct, frozen=True):
 
 
 LastReport = Profiled | Stopped | Completed | Failed | Interrupted
-"""last report about a worker: it is gone, and its GPUs are free"""
+"""the last report about a worker, which is gone; its GPUs are free"""
 Report = Started | Observed | Saved | LastReport

@@ -9,7 +9,7 @@ from schemas.catalogue import NOTHING_MORE
 from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from services.agent.tasks import ALL_WELL, Failed, GpusSeen
-from services.agent.work.rotas import Emulated
+from services.agent.work.rotas import EmulatedWorker
 from services.agent.work.world import WorldFactory
 from shared.runtime.clock import Clock
 from shared.runtime.plugins import WORLDS
@@ -52,7 +52,7 @@ class IllRunner(FrailRunner):
         killed = Break(0.0, fails=False)
         self._clock.at(self._clock.now() + GRACE_S, lambda: self._break(worker, killed))
 
-    def _start_s(self, worker: Emulated) -> float:
+    def _start_s(self, worker: EmulatedWorker) -> float:
         more_s = self._ills.slow_s.pop(self._node_id, 0.0)
         self._ills.slow_starts += more_s > 0
         return super()._start_s(worker) + more_s

@@ -20,7 +20,7 @@ from schemas.ids import PlacementId
 from schemas.settings import Settings
 from services.agent.tasks import ALL_WELL, Failed, GpusSeen, Report
 from services.agent.work.emulated import EmulatedRunner
-from services.agent.work.rotas import Emulated
+from services.agent.work.rotas import EmulatedWorker
 from services.agent.work.runner import Write
 from services.agent.work.world import WorldFactory
 from shared.runtime.clock import Clock
@@ -55,7 +55,7 @@ class Ailing(EmulatedRunner):
         self._gpus[order.placement_id] = gpu_indices
         super().start(order, gpu_indices)
 
-    def _start_s(self, worker: Emulated) -> float:
+    def _start_s(self, worker: EmulatedWorker) -> float:
         return super()._start_s(worker) + float(_taken(self._slow) or "0")
 
     async def _watch(self, report: Callable[[Report], None]) -> None:

@@ -16,7 +16,7 @@ from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from services.agent.tasks import Failed, Interrupted, LastReport, Report, Started
 from services.agent.work.emulated import EmulatedRunner
-from services.agent.work.rotas import Emulated
+from services.agent.work.rotas import EmulatedWorker
 from services.agent.work.runner import Write
 from services.agent.work.world import World, WorldFactory
 from shared.domain import gangs, in_turns
@@ -51,7 +51,7 @@ class Break(msgspec.Struct, frozen=True):
 class Held(msgspec.Struct):
     """What is on a node, whoever is its agent."""
 
-    workers: dict[PlacementId, Emulated] = {}
+    workers: dict[PlacementId, EmulatedWorker] = {}
     gpus: dict[PlacementId, tuple[int, ...]] = {}
     up: dict[PlacementId, Started] = {}
     unheard: list[Report] = []
@@ -126,7 +126,7 @@ class FrailRunner(EmulatedRunner):
         random = Random(f"disk/{self._frailty.seed}/{order.placement_id}")
         return order.samples_done * (random.random() if random.random() < self._frailty.loses else 1.0)
 
-    def _break(self, worker: Emulated, ending: Break) -> None:
+    def _break(self, worker: EmulatedWorker, ending: Break) -> None:
         """Also while it stops: it is gone before it has saved."""
         placement_id = worker.order.placement_id
         if self._workers.get(placement_id) is not worker:

@@ -1,4 +1,4 @@
 """The GPUs of this machine: their number, their types, and whether they can be used now.
 
-Only `nvml` speaks to the driver. What is concluded from its answers is decided by pure functions.
+Only `nvml` calls the driver. Pure functions decide what follows from its answers.
 """

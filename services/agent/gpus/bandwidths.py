@@ -1,7 +1,7 @@
 """Assumed bandwidths between GPUs, used until they are measured (`hopyard calibrate`).
 
-Bytes/s of an all-reduce in the sense of Hops eq. 2: the bus bandwidth of a ring / 2, the bus being what the
-maker gives for one direction, of which a ring reaches about 0.6 over PCIe and 0.85 over NVLink.
+Bytes/s of an all-reduce in the sense of Hops eq. 2: half of the bandwidth that a ring reaches. A ring reaches
+about 0.6 of the maker's figure for one direction over PCIe, and 0.85 over NVLink.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ LINKS: dict[str, tuple[float, str]] = {
 }
 OTHERWISE = (PCIE_3, "PCIe 3.0 x16, 0.6 of 15.75 GB/s / 2: nothing is known of this type")
 CPU_SLOTS = (0.5e9, "gloo over the loopback of one machine, as measured with three ranks")
-"""0.5 to 1.1e9 with three and two ranks that reduced 8.6 MB"""
+"""measured: 0.5e9 with three ranks and 1.1e9 with two, which reduced 8.6 MB"""
 
 NETWORK_SHARE = 0.85 * RING
 GIGABIT = 1e9 / 8
@@ -39,14 +39,14 @@ NETWORKS = Path("/sys/class/net")
 
 
 def link_bandwidth(gpu_type: GpuType) -> tuple[float, str]:
-    """Inside a node, and where the number comes from."""
+    """(bytes/s, source of the number) for an all-reduce inside a node."""
     if is_cpu(gpu_type):
         return CPU_SLOTS
     return LINKS.get(gpu_type, OTHERWISE)
 
 
 def network_bandwidth(interfaces: Path = NETWORKS) -> tuple[float, str]:
-    """Between nodes: of the fastest interface that is up, and where the number comes from."""
+    """(bytes/s, source of the number) for one between nodes, by the fastest interface that is up."""
     speeds = {path.name: megabits for path in interfaces.glob("*") if (megabits := _megabits(path)) > 0}
     if not speeds:
         return 10 * GIGABIT * NETWORK_SHARE, "0.85 of 10 Gb/s / 2: no interface says how fast it is"
@@ -56,7 +56,7 @@ def network_bandwidth(interfaces: Path = NETWORKS) -> tuple[float, str]:
 
 
 def _megabits(interface: Path) -> int:
-    """The interface's speed; 0 if it is down or no hardware."""
+    """The interface's speed in Mb/s; 0 if it is down or virtual."""
     try:
         if (interface / "operstate").read_text().strip() != "up" or not (interface / "device").exists():
             return 0

@@ -1,8 +1,8 @@
 """Which GPUs are busy with other work and which are broken, from what the driver reports. Pure.
 
-A GPU that is used is busy until it is free; one that is broken stays so for the rest of the agent's life,
-since only a reset mends it. Whether a worker of ours is what uses a GPU is for the agent's core to say, which
-knows who holds it.
+A busy GPU may be free again at the next reading. A broken one counts as broken for the rest of the agent's
+life, since only a reset repairs it. A GPU that a worker of this agent uses is busy here too; the core knows
+which GPUs those are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,17 +11,18 @@ from services.agent.gpus.nvml import GpuReading, Xid
 from services.agent.gpus.xids import fatal
 
 MEMORY_FREE = 2**30
-"""bytes in use on a GPU that nobody uses: contexts of the driver and of a display server take less"""
+"""bytes; a GPU with no more in use counts as unused: a driver or a display server takes less"""
 UTILISATION_FREE = 10
-"""percent on a GPU that nobody uses: looking at it takes some"""
+"""percent; a GPU that computes no more counts as unused: reading its state takes some"""
 NAMED_AT_MOST = 3
+"""processes on a GPU that a reason names"""
 
 Faults = dict[int, str]
-"""by GPU index, what is wrong, in words"""
+"""what is wrong with a GPU, in words, by its index"""
 
 
 def busy(readings: Sequence[GpuReading], who: Callable[[int], str]) -> Faults:
-    """GPUs in use, with the users; `who`: the name of a process by its id, as far as it can be known."""
+    """GPUs in use, with their users. `who`: describes a process by its pid; empty: not known."""
     found = {index: _use(reading, who) for index, reading in enumerate(readings)}
     return {index: words for index, words in found.items() if words}
 
@@ -56,7 +57,10 @@ def broken(readings: Sequence[GpuReading], xids: Sequence[Xid], uuids: Sequence[
 
 
 def _meant(xid: Xid, uuids: Sequence[str]) -> Sequence[int]:
-    """The GPUs that an Xid is about: one that is gone has no name any more, so then it may be any."""
+    """The GPUs that an Xid is about.
+
+    A GPU that is gone has no UUID, so an Xid without one may be about any.
+    """
     return [uuids.index(xid.uuid)] if xid.uuid in uuids else [] if xid.uuid else range(len(uuids))
 
 
@@ -70,6 +74,6 @@ def _fault(reading: GpuReading) -> str:
     return ""
 
 
-def twice(now: Mapping[int, str], before: Mapping[int, str]) -> Faults:
-    """The GPUs that two looks in a row show: what a single look shows may pass."""
+def seen_twice(now: Mapping[int, str], before: Mapping[int, str]) -> Faults:
+    """The GPUs that are in two readings in a row; what only one reading shows may pass."""
     return {index: words for index, words in now.items() if index in before}

@@ -1,4 +1,4 @@
-"""The GPUs of a machine, from a node file, from the settings, or from its driver."""
+"""Finds the GPUs of this machine: by a node file, by the settings, or by asking the driver."""
 
 import os
 import socket
@@ -25,13 +25,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     file: NodeFile
     uuids: tuple[str, ...] = ()
-    """of its GPUs, by index; empty where the driver cannot be asked"""
+    """UUIDs of its GPUs, by index; empty: the driver cannot be asked"""
     left_out: str = ""
-    """GPUs that are there and not in the node, in words; empty: none"""
+    """GPUs of the machine that the node leaves out, in words; empty: none"""
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """What CUDA_VISIBLE_DEVICES calls the GPUs, by index; empty: the slots of a CPU have no GPU."""
+        """Names of the GPUs for CUDA_VISIBLE_DEVICES, by index; empty: the node has CPU slots."""
         count = self.file.gpus if isinstance(self.file.gpus, int) else len(self.file.gpus)
         return () if is_cpu(self.file.gpu_type) else self.uuids or tuple(map(str, range(count)))
 
@@ -42,7 +42,10 @@ def visible_devices(settings: Settings) -> tuple[str, ...]:
 
 
 def machine_of(settings: Settings) -> Machine:
-    """Raises UnfitMachine, InvalidFile."""
+    """The machine by its node file, else by the setting `gpus`, else by its driver.
+
+    Raises UnfitMachine, InvalidFile.
+    """
     devices, why_not = _devices()
     if settings.node_file:
         return _of_file(settings.node_file, devices, why_not)
@@ -57,7 +60,7 @@ def machine_of(settings: Settings) -> Machine:
 
 
 def node_of(file: NodeFile, address: str = "") -> Node:
-    """`address`: for a file that names none."""
+    """The node of a node file. `address`: used if the file has none."""
     return Node(
         node_id=NodeId(file.name),
         gpu_type=GpuType(file.gpu_type),
@@ -70,7 +73,7 @@ def node_of(file: NodeFile, address: str = "") -> Node:
 
 
 def described(settings: Settings, gpu_type: GpuType, gpus: int | tuple[GpuFile, ...]) -> NodeFile:
-    """The node that the settings name, with what is usual for GPUs of that type. Raises UnfitMachine."""
+    """A node file for these GPUs, with assumed bandwidths. Raises UnfitMachine."""
     return NodeFile(
         name=_name(settings),
         gpu_type=gpu_type,
@@ -91,7 +94,7 @@ def _name(settings: Settings) -> str:
 
 
 def _devices() -> tuple[tuple[Device, ...], str]:
-    """The GPUs that the driver lists, or why there are none."""
+    """(the GPUs that the driver lists, why there are none)."""
     try:
         nvml = Nvml()
         try:
@@ -120,7 +123,7 @@ def _of_file(path: str, devices: Sequence[Device], why_not: str) -> Machine:
 
 
 def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
-    """The first N GPUs; if the driver cannot be asked, the number is trusted."""
+    """The first `file.gpus` GPUs; if the driver cannot be asked, their number is not checked."""
     assert isinstance(file.gpus, int), "a list names its GPUs"
     if is_cpu(file.gpu_type) or not devices:
         return Machine(file=file)

@@ -1,15 +1,15 @@
-"""From a GPU's name as its driver gives it to the name of its type in cluster files. Pure."""
+"""Derives GPU types and node names, as cluster files have them, from drivers' names and host names. Pure."""
 
 import re
 
 from schemas.ids import GpuType
 
 CPU = "cpu"
-"""a type that begins with this has CPU slots in place of GPUs"""
+"""GPU types `cpu` and `cpu-…` stand for CPU slots"""
 MAKERS = frozenset({"nvidia", "tesla", "geforce", "gpu", "generation", "graphics"})
-"""names of makers, which say nothing about the type"""
+"""words in a GPU's name that say nothing about its type"""
 FORMS = re.compile(r"^(sxm\d*|pcie|nvl|dgxs|\d+gb|hbm\d*e?)$")
-"""words for a board or a memory size: one type, unless a node file names another"""
+"""words for the form of the board or the memory size, which do not make another type"""
 LENGTH_AT_MOST = 63
 
 
@@ -21,9 +21,10 @@ def gpu_type_of(name: str) -> GpuType:
 
 
 def is_cpu(gpu_type: str) -> bool:
+    """Whether GPUs of this type are CPU slots."""
     return gpu_type == CPU or gpu_type.startswith(f"{CPU}-")
 
 
 def node_name_of(host: str) -> str:
-    """A node's name from a host's: without its domain, in the characters that names may have."""
+    """A node's name from a host's: without the domain, other characters than those of names as dashes."""
     return re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower())[:LENGTH_AT_MOST].strip("-") or "node"

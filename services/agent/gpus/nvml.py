@@ -1,7 +1,7 @@
-"""The seam to the driver: NVIDIA's management library (NVML), by way of nvidia-ml-py, which is optional.
+"""Reads GPUs from the driver, through NVIDIA's management library (NVML) and nvidia-ml-py, which is optional.
 
-It reads, and changes nothing about a GPU. What a GPU does not support counts as not the case: cards without
-ECC have no rows to remap, and consumer cards report less than others.
+Nothing here changes a GPU. A reading that a GPU does not support counts as harmless: cards without ECC remap
+no memory rows, and consumer cards report less than others.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ A = TypeVar("A")
 DRIVER = Path("/proc/driver/nvidia/version")
 """path that exists while the kernel module is loaded"""
 EVENTS_AT_MOST = 100
-"""events that are read in one go"""
+"""Xids that one call reads"""
 
 
 class NoNvml(OSError):
@@ -34,25 +34,26 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU at one moment."""
+    """The state of a GPU at one moment."""
 
     processes: tuple[int, ...] = ()
-    """that compute on it, by their ids, as far as they can be seen from here"""
+    """pids of the processes that compute on it, as far as this process may see them"""
     memory_used: float = 0.0
     """bytes"""
     utilisation: int = 0
-    """percent of the last moments in which a kernel ran"""
+    """percent of the last sampling period in which a kernel ran"""
     partitioned: bool = False
     """cut into instances (MIG): no job gets the whole GPU"""
     remap_pending: bool = False
     """memory rows or pages are to be replaced at the next reset"""
     remap_failed: bool = False
+    """memory rows are faulty and cannot be replaced"""
     lost: bool = False
-    """the driver cannot reach it any more"""
+    """the driver can no longer reach it"""
 
 
 class Xid(msgspec.Struct, frozen=True, kw_only=True):
-    """An error that the driver reported of a GPU."""
+    """An error of a GPU that the driver reported. `uuid`: empty if the GPU is gone."""
 
     uuid: str
     code: int
@@ -77,7 +78,7 @@ class Nvml:
         self._tried(self._lib.nvmlShutdown, None)
 
     def devices(self) -> tuple[Device, ...]:
-        """In the order of their bus addresses. Raises NoNvml."""
+        """All GPUs, in the order of their bus addresses. Raises NoNvml."""
         lib = self._lib
         try:
             handles = [lib.nvmlDeviceGetHandleByIndex(index) for index in range(lib.nvmlDeviceGetCount())]
@@ -113,7 +114,7 @@ class Nvml:
         )
 
     def _memory_used(self, handle: Any) -> int:  # noqa: ANN401 - a pointer of the library
-        """Without what the driver keeps for itself, where it says so: half a gigabyte on large cards."""
+        """Bytes in use, if possible without the driver's own reserve (half a gigabyte on large cards)."""
         lib = self._lib
         try:
             return int(lib.nvmlDeviceGetMemoryInfo(handle, version=lib.nvmlMemory_v2).used)
@@ -121,7 +122,7 @@ class Nvml:
             return int(lib.nvmlDeviceGetMemoryInfo(handle).used)
 
     def watch_xids(self, uuids: tuple[str, ...]) -> None:
-        """Have errors of these GPUs be kept for `xids`; where a GPU reports none there will be none."""
+        """Collect the errors of these GPUs for `xids`. A GPU that cannot report errors has none."""
         lib = self._lib
         self._events = self._tried(lib.nvmlEventSetCreate, None)
         for uuid in uuids if self._events is not None else ():
@@ -132,7 +133,7 @@ class Nvml:
         self._lib.nvmlDeviceRegisterEvents(handle, self._lib.nvmlEventTypeXidCriticalError, self._events)
 
     def xids(self) -> tuple[Xid, ...]:
-        """Those since the last call, oldest first; does not wait."""
+        """The errors since the last call, oldest first; does not wait."""
         found: list[Xid] = []
         while self._events is not None and len(found) < EVENTS_AT_MOST:
             event = self._tried(lambda: self._lib.nvmlEventSetWait_v2(self._events, 0), None)
@@ -143,7 +144,7 @@ class Nvml:
         return tuple(found)
 
     def _tried(self, call: Callable[[], A], otherwise: A) -> A:
-        """What the library answers; `otherwise` where it has no answer."""
+        """The library's answer; `otherwise` if it raises an error."""
         try:
             return call()
         except self._lib.NVMLError:
@@ -151,5 +152,5 @@ class Nvml:
 
 
 def driver_loaded() -> bool:
-    """Whether this machine has NVIDIA's kernel module loaded, and so GPUs that NVML would know."""
+    """Whether NVIDIA's kernel module is loaded, so that NVML should find GPUs."""
     return DRIVER.exists()

@@ -1,4 +1,4 @@
-"""The provider of nodes `this-machine`: an agent stands for the machine on which it runs."""
+"""The node provider `this-machine`: the agent stands for the machine on which it runs."""
 
 import socket
 from pathlib import Path
@@ -16,16 +16,17 @@ from services.agent.work.nodes import AgentNode, UnknownNode
 from shared.runtime.service import Ports
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""file with an id of this boot of the machine: the next life of its agent takes the claim over at once"""
+"""file with the id of this boot, which holds the claim: so the agent's next life can take it over at once"""
 NATS_PORT = 4222
 LEASES_WAITED = 2
-"""how long a name may be held before it counts as another machine's: this one may have restarted"""
+"""leases to wait for a claim of another boot before it counts as another machine's: this machine may have
+rebooted"""
 
 log = structlog.get_logger()
 
 
 async def this_machine(settings: Settings, ports: Ports) -> AgentNode:
-    """Raises UnfitMachine, InvalidFile, UnknownNode."""
+    """A `NodeProvider`. Raises UnfitMachine, InvalidFile, UnknownNode."""
     machine = machine_of(settings)
     node = node_of(machine.file, address_towards(settings.nats_url))
     _log(machine, node)
@@ -38,7 +39,7 @@ async def this_machine(settings: Settings, ports: Ports) -> AgentNode:
 
 
 def address_towards(urls: str) -> str:
-    """The address of this machine from which it reaches the first of these NATS servers; empty: none does."""
+    """The address from which this machine reaches the first of these NATS servers; empty: it does not."""
     server = urlsplit(urls.split(",", maxsplit=1)[0].strip())
     try:
         with socket.socket(_family(server.hostname or ""), socket.SOCK_DGRAM) as probe:
@@ -60,7 +61,10 @@ def _boot() -> str:
 
 
 async def _claimed(node: Node, settings: Settings, ports: Ports) -> Claim:
-    """Two machines of one name would end each other's agents again and again."""
+    """Claim the node. Raises UnknownNode: another machine has its name.
+
+    Otherwise the agents of the two machines would end each other again and again.
+    """
     holder = _boot() or uuid4().hex
     lease_s = settings.node_lease_real_s
     while True:

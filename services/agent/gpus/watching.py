@@ -1,6 +1,6 @@
-"""Looks at the GPUs of the machine again and again, and reports to the agent's core what it concludes.
+"""Reads the state of the machine's GPUs at intervals, and gives the core what follows from it.
 
-The driver is asked in a thread: where a GPU is broken it may not answer for minutes, or never.
+The driver is asked in a thread: if a GPU is broken, it may take minutes to answer, or never answer.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pwd import getpwuid
 
 import structlog
 
-from services.agent.gpus.health import Faults, broken, busy, twice
+from services.agent.gpus.health import Faults, broken, busy, seen_twice
 from services.agent.gpus.nvml import GpuReading, NoNvml, Nvml, Xid
 from services.agent.gpus.xids import fatal
 from services.agent.tasks import GpusSeen
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class GpuWatch:
-    """`uuids`: of the GPUs of the node, by index."""
+    """`uuids`: those of the node's GPUs, by index."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class GpuWatch:
         self._answer_limit_real_s = answer_limit_real_s
         self._nvml: Nvml | None = None
         self._unwell: Faults = {}
-        """faults at the last look, by readings alone"""
+        """faults in the last reading, Xids left out"""
         self._broken: Faults = {}
         """GPUs found broken so far"""
 
@@ -66,11 +66,11 @@ class GpuWatch:
         return self._concluded(readings, xids)
 
     def _concluded(self, readings: tuple[GpuReading, ...], xids: tuple[Xid, ...]) -> GpusSeen:
-        """The conclusion from a look: a reading may pass until the next look, an Xid does not."""
+        """What follows from a reading: a fault must be in two readings in a row, an Xid counts at once."""
         for xid in xids:
             log.warning("error of a GPU", gpu=xid.uuid, xid=xid.code, fatal=bool(fatal(xid.code)))
         unwell = broken(readings, (), self._uuids)
-        self._broken = broken((), xids, self._uuids) | twice(unwell, self._unwell) | self._broken
+        self._broken = broken((), xids, self._uuids) | seen_twice(unwell, self._unwell) | self._broken
         self._unwell = unwell
         return GpusSeen(busy=busy(readings, who), broken=dict(self._broken))
 
@@ -82,7 +82,7 @@ class GpuWatch:
 
 
 def who(pid: int) -> str:
-    """Name and user of a process, in brackets; empty where it cannot be seen from here."""
+    """Name and user of a process, in brackets; empty: /proc does not show it."""
     folder = Path(f"/proc/{pid}")
     try:
         name = (folder / "comm").read_bytes().decode(errors="replace").strip()

@@ -1,9 +1,9 @@
-"""Errors of GPUs by the number that NVIDIA's driver gives them (Xid); which of them end a GPU's use. Pure.
+"""Which GPU errors (Xids, by their numbers in NVIDIA's driver) mean that a GPU must not be used. Pure.
 
-After NVIDIA's catalogue of Xids for Ampere and newer cards: fatal is what it answers with a reset of the GPU,
-a restart of the machine or a look at its cables. What jobs bring about themselves, and what concerns the one
-job that ran, drains no node: 13 (an illegal instruction), 31 (an illegal address), 43 (the job stopped by
-its own fault), 45 (the job was ended), 94 (a memory error that one job alone has seen), and all others.
+By NVIDIA's catalogue of Xids for Ampere and newer cards. Fatal are those for which it asks to reset the GPU,
+to restart the machine or to check its cables. Errors that jobs cause, or that affect one job only, are not:
+13 (an illegal instruction), 31 (an illegal address), 43 (the job stopped by its own fault), 45 (the job was
+ended), 94 (a memory error that one job alone has seen), and all others.
 """
 
 FATAL = {
@@ -29,5 +29,5 @@ FATAL = {
 
 
 def fatal(code: int) -> str:
-    """What is wrong with the GPU, with the number; empty: nothing that ends its use."""
+    """What a fatal Xid means, with its number; empty: the Xid is not fatal."""
     return f"{FATAL[code]} (Xid {code})" if code in FATAL else ""

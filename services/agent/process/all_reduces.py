@@ -1,4 +1,4 @@
-"""Times all-reduces on this node, or this node's part of them, in short-lived processes of `hopjob`."""
+"""Times all-reduces on this node, or its part of those over several nodes, in `hopjob` processes."""
 
 import asyncio
 import itertools
@@ -16,20 +16,21 @@ from schemas.questions import JoinAllReduce
 from services.agent.process import launch
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group, Groups
-from services.agent.process.kernel.spawning import ProcessSpec, started
-from services.agent.process.ranks import of_child
+from services.agent.process.kernel.spawning import ProcessSpec, start_process
+from services.agent.process.ranks import child_rank
 
 MODULE = f"{launch.PLUGIN}.measure.all_reduces"
 LIMIT_S = 55.0
+"""time within which all ranks must have finished"""
 _NUMBERS = itertools.count(1)
 
 
 class NotTimed(OSError):
-    """The text says why."""
+    """All-reduces cannot be timed; the text says why."""
 
 
 def check_interpreter(host: Host) -> str:
-    """Check that the interpreter has torch. Raises NotTimed."""
+    """The interpreter of the last job here, which is taken to have torch. Raises NotTimed: no job has run."""
     found = host.interpreter()
     if not found:
         raise NotTimed(
@@ -38,14 +39,14 @@ def check_interpreter(host: Host) -> str:
     return found
 
 
-async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:
-    """Run the node's ranks; their seconds where rank 0 is among them. Raises OSError."""
+async def time_all_reduces(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:
+    """Run this node's ranks; returns the times if rank 0 is among them, else none. Raises OSError."""
     interpreter = check_interpreter(host)
     name = f"all-reduce-{next(_NUMBERS)}"
     folder = host.folders.run / name
     group = host.groups.of(name) if host.groups else None
     try:
-        await _completed(partial(_make, folder, host.groups, name))
+        await _finished(partial(_make, folder, host.groups, name))
         starts = [
             ProcessSpec(
                 command=(
@@ -70,7 +71,7 @@ async def timed(host: Host, question: JoinAllReduce, gpu_indices: Sequence[int])
 def _make(folder: Path, groups: Groups | None, name: str) -> None:
     folder.mkdir(exist_ok=True)
     if groups is not None:
-        groups.made(name)
+        groups.make(name)
 
 
 def _remove(folder: Path, group: Group | None) -> None:
@@ -84,9 +85,9 @@ async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
     """Raises OSError."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        await _completed(partial(_start, starts, processes))
+        await _finished(partial(_start, starts, processes))
         async with asyncio.timeout(LIMIT_S):
-            ends = await asyncio.gather(*(of_child(process).ended() for process in processes))
+            ends = await asyncio.gather(*(child_rank(process).ended() for process in processes))
     except TimeoutError:
         raise NotTimed(f"the all-reduces took more than {LIMIT_S:g} s") from None
     finally:
@@ -103,7 +104,7 @@ async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
 
 def _start(starts: Sequence[ProcessSpec], processes: list[subprocess.Popen[bytes]]) -> None:
     for start in starts:
-        processes.append(started(start))  # noqa: PERF401 - one that fails leaves those before it there
+        processes.append(start_process(start))  # noqa: PERF401 - if one fails, the caller still has those before it
 
 
 def _reap(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -111,8 +112,8 @@ def _reap(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-async def _completed(work: Callable[[], None]) -> None:
-    """Do it in a thread, to its end also where nobody wants it any more: what it made can be removed then."""
+async def _finished(work: Callable[[], None]) -> None:
+    """Do the work in a thread, and await its end even if cancelled, so that what it made can be removed."""
     working = asyncio.create_task(asyncio.to_thread(work))
     try:
         await asyncio.shield(working)

@@ -1,6 +1,6 @@
-"""What an agent writes down about a worker, for its next life.
+"""The file in which an agent records a worker for its next life.
 
-A worker without a claim was never started; one whose claim is taken away is gone, and was reported.
+A worker without a claim was never started. A claim is removed once the worker is gone and reported.
 """
 
 import contextlib
@@ -17,22 +17,23 @@ NAME = "claim.json"
 class RankClaim(msgspec.Struct, frozen=True):
     rank: int
     process: Identity | None = None
-    """None: it is about to be started"""
+    """None: it is not started yet"""
 
 
 class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
     order: StartOrdered
     gpu_indices: tuple[int, ...]
     ranks: tuple[RankClaim, ...]
-    """empty: the job has no task on this node of its rota"""
+    """empty: the job needs no process here, since it has no task on this node"""
     groups: dict[str, str] = {}
-    """folders of its control groups by controller: the next agent may be in another group itself"""
+    """folders of its control groups by controller; the next life may run below another group, and find no
+    other way"""
     port: int | None = None
-    """port where ranks meet rank 0 of a command that is no script"""
+    """port at which ranks meet rank 0, if the command is no Python script"""
 
 
 def write(folder: Path, claim: WorkerClaim) -> None:
-    """At once or not at all. Raises OSError."""
+    """Write a claim atomically. Raises OSError."""
     part = folder / f"{NAME}.part"
     part.touch(0o600)  # a job's environment is in it
     part.write_bytes(msgspec.json.encode(claim))
@@ -40,7 +41,7 @@ def write(folder: Path, claim: WorkerClaim) -> None:
 
 
 def read(folder: Path) -> WorkerClaim | None:
-    """None: there is none, or one that cannot be read."""
+    """The claim in a worker's folder; None: there is none, or it cannot be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((folder / NAME).read_bytes(), type=WorkerClaim)
     return None

@@ -1,6 +1,6 @@
-"""A rank in a container: a prefix to its command, for docker or podman.
+"""Runs a rank in a container: a prefix to its command, for docker or podman.
 
-The engine puts the processes into groups of its own, so limits are the engine's, and so is the kill.
+The engine puts the processes into control groups of its own, so it sets their limits and kills them.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from shared.domain.folders import plain_name
 ENGINES = ("docker", "podman")
 REMOVAL_LIMIT_S = 20.0
 MARKS = ':,"'
-"""stand between the parts of an engine's options"""
+"""characters that separate the parts of an engine's option"""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,27 +26,30 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     """uid:gid"""
     environment: Path
-    """file with the rank's environment; the engine's program runs in the agent's own, so that a job cannot
-    influence it"""
+    """file with the rank's environment; the engine's client itself runs in the agent's environment, so that a
+    job cannot influence it"""
     folders: Sequence[str]
-    """folders that it sees, under the names that they have outside"""
+    """folders that are mounted, under the same paths as outside"""
     gpus: Sequence[str]
 
 
 def engine() -> str | None:
-    """The first that the node has."""
+    """The path of the first engine that the node has; None: it has none."""
     return next(filter(None, map(shutil.which, ENGINES)), None)
 
 
 def check_folders(folders: Iterable[str]) -> None:
-    """Raises ValueError for one whose name says more to an engine than where it is."""
+    """Raises ValueError for a folder whose name would be read as further options of an engine."""
     for folder in folders:
         if set(folder) & set(MARKS):
             raise ValueError(f"{folder}: a container is given no folder with one of {MARKS} in its name")
 
 
 def write_environment(path: Path, variables: Mapping[str, str]) -> None:
-    """A line for each. Raises OSError; ValueError for one that has more lines."""
+    """Write an environment file, a line a variable.
+
+    Raises OSError; ValueError for a value of several lines.
+    """
     lines = [f"{name}={value}" for name, value in variables.items()]
     if broken := next(
         (name for name, line in zip(variables, lines, strict=True) if set("\r\n") & set(line)), ""
@@ -57,9 +60,10 @@ def write_environment(path: Path, variables: Mapping[str, str]) -> None:
 
 
 def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tuple[str, ...]:
-    """Network and shared memory are the node's: ranks meet other nodes, and loaders their workers.
+    """The engine's command that runs `command` in a container.
 
-    The image's own entry point is left out: what runs is the job's command.
+    Network and shared memory are the node's: ranks connect to other nodes, and data loaders share memory with
+    their workers. The image's entry point is replaced by the job's command.
     """
     limits = [f"--memory={spec.memory:.0f}"] if spec.memory is not None else []
     limits += [f"--cpus={spec.cpus:g}"] if spec.cpus is not None else []
@@ -80,12 +84,12 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
 
 
 def _mounted(container: Container) -> Iterable[str]:
-    """Each folder once, but for the node's root: an engine mounts nothing over an image's own."""
+    """Each folder once; not the root, over which an engine mounts nothing."""
     return [one for one in dict.fromkeys(map(plain_name, container.folders)) if one != "/"]
 
 
 def remove(engine: str, names: Iterable[str]) -> None:
-    """Kill and remove those that are there. Blocks."""
+    """Kill and remove the containers of these names; missing ones are ignored. Blocks."""
     subprocess.run(  # noqa: S603 - the engine's program, found on our path
         [engine, "rm", "--force", *names],
         check=False,

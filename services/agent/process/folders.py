@@ -1,4 +1,4 @@
-"""The folders of a node, of its workers and of a job's checkpoints."""
+"""Paths and permissions of an agent's folder, of its workers' folders and of checkpoint folders."""
 
 import hashlib
 import importlib.util
@@ -12,14 +12,15 @@ import msgspec
 
 from schemas.events import StartOrdered
 from schemas.ids import PlacementId
-from services.agent.process.kernel.spawning import Account, own, reach
+from services.agent.process.kernel.spawning import Account, give_to, reach
 from services.agent.process.launch import PLUGIN
 
 SOCKET_PATH_MAX = 100
 """bytes; the kernel's limit is 108"""
 DISK_FULL_BYTES = 65_536
-CLOSED, PASSED = 0o700, 0o711
-"""modes of folders; jobs' accounts pass through the second, and see nothing"""
+"""free space below which a disk counts as full"""
+PRIVATE, PASSABLE = 0o700, 0o711
+"""modes of folders; PASSABLE lets jobs' accounts reach what is inside, but not list it"""
 
 
 class RankFiles(msgspec.Struct, frozen=True):
@@ -34,7 +35,7 @@ class RankFiles(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> Path:
-        """The file that holds how far the log was read."""
+        """The file with the position in the log up to which the agent has read."""
         return self.folder / f"rank-{self.rank}.position"
 
     @property
@@ -44,12 +45,12 @@ class RankFiles(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> Path:
-        """File for the rank's last message, in a folder where the job's account may write."""
+        """The file for the rank's last message; the job's account may write into its folder."""
         return self.folder / "last" / f"{self.rank}.json"
 
 
 class Folders(msgspec.Struct, frozen=True):
-    """`run`: of the node; `jobs`: shared by all nodes."""
+    """`run`: the agent's own folder; `jobs`: folder for checkpoints that all nodes share."""
 
     run: Path
     jobs: Path
@@ -57,14 +58,15 @@ class Folders(msgspec.Struct, frozen=True):
     """folder of the plug-in that is copied; None: the installed one"""
 
     def turns(self, gpu: int) -> Path:
-        """The file of a GPU's executor log."""
+        """The log of a GPU's executor."""
         return self.run / "turns" / f"gpu-{gpu}.jsonl"
 
     @property
     def socket(self) -> Path:
-        """In a folder of its own, which containers are given: an agent that starts anew makes it anew.
+        """The agent's socket, in a folder of its own, since containers mount that folder.
 
-        Sockets have short names: one in a deep folder stands among temporary files.
+        Mounting the socket itself would not do: an agent that starts again makes another. A path that is too
+        long for a socket is replaced by one below the folder for temporary files.
         """
         inside = self.run / "socket" / "agent.sock"
         if len(os.fsencode(inside)) <= SOCKET_PATH_MAX:
@@ -77,12 +79,12 @@ class Folders(msgspec.Struct, frozen=True):
 
     @property
     def interpreter(self) -> Path:
-        """The file with the path of the interpreter that the last script under the agent's account used."""
+        """A file with the interpreter of the last script that ran under the agent's account."""
         return self.run / "interpreter"
 
     @property
     def groups(self) -> str:
-        """Name of the folder of this node's control groups, unlike that of any other node."""
+        """Name of the folder of this agent's control groups, unique among the agents of a machine."""
         return f"hopyard-{hashlib.blake2b(bytes(self.run), digest_size=6).hexdigest()}"
 
     @property
@@ -100,15 +102,18 @@ class Folders(msgspec.Struct, frozen=True):
         return Path(order.spec.checkpoint_folder or self.jobs / order.job_id / "checkpoints")
 
     def make(self) -> None:
-        """Raises OSError."""
+        """Make the folders of workers and of the socket. Raises OSError."""
         for folder in (self.workers, self.socket.parent):
             folder.mkdir(parents=True, exist_ok=True)
-        self.workers.chmod(PASSED if os.geteuid() == 0 else CLOSED)
+        self.workers.chmod(PASSABLE if os.geteuid() == 0 else PRIVATE)
         if self.socket.parent.lstat().st_uid != os.geteuid():
             raise PermissionError(f"{self.socket.parent} belongs to somebody else")
 
     def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
-        """As the account may make them: the way there is often another's to choose. Raises OSError."""
+        """Make the checkpoint folder with the rights of the account. Raises OSError.
+
+        A user chooses its path, so with the agent's rights a job could have a folder made anywhere.
+        """
         folder = self.checkpoints(order)
         if account is None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -118,14 +123,17 @@ class Folders(msgspec.Struct, frozen=True):
         except PermissionError:
             if order.spec.checkpoint_folder:
                 raise
-            self._give(self.jobs / order.job_id, account)
+            self._make_owned(self.jobs / order.job_id, account)
             reach(folder, account, make=True)
 
-    def _give(self, folder: Path, account: Account) -> None:
-        """A job's own folder, where the account itself may make none. Raises OSError."""
+    def _make_owned(self, folder: Path, account: Account) -> None:
+        """Make a job's folder below `jobs`, and give it to the account, which may make none there.
+
+        Raises OSError.
+        """
         for each in reversed([each for each in folder.parents if not each.exists()]):
             each.mkdir(exist_ok=True)
-            each.chmod(PASSED)
+            each.chmod(PASSABLE)
         folder.mkdir(exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
@@ -135,7 +143,7 @@ class Folders(msgspec.Struct, frozen=True):
             os.close(descriptor)
 
     def put_plugin(self) -> None:
-        """A copy of the plug-in, alone in its folder: a job's interpreter finds nothing else of ours.
+        """Copy the plug-in into a folder of its own, where a job's interpreter finds no other code of ours.
 
         Raises OSError.
         """
@@ -153,29 +161,32 @@ class Folders(msgspec.Struct, frozen=True):
         shutil.rmtree(old, ignore_errors=True)
 
     def full(self, order: StartOrdered) -> str:
-        """A folder that has no space left; empty if there is none."""
+        """The first of the agent's and the checkpoint folder whose disk is full; empty: none."""
         return next((str(each) for each in (self.run, self.checkpoints(order)) if _full(each)), "")
 
 
 def make_worker(folder: Path, ranks: Iterable[int], account: Account | None) -> None:
-    """The agent's own, but for the logs and the last words of the ranks, which are the job's account's.
+    """Make a worker's folder. Raises OSError.
 
-    What the agent goes by or writes itself is not for the job to put something else in its place.
-    Raises OSError.
+    The agent owns it, so the job cannot replace files that the agent reads or writes. Only the logs and the
+    folder of last messages belong to the job's account.
     """
     last = folder / "last"
     last.mkdir(parents=True, exist_ok=True)
-    folder.chmod(CLOSED if account is None else PASSED)
-    last.chmod(CLOSED)
-    own(last, account)
+    folder.chmod(PRIVATE if account is None else PASSABLE)
+    last.chmod(PRIVATE)
+    give_to(last, account)
     for rank in ranks:
         log = RankFiles(folder, rank).log
         log.touch(0o600)
-        own(log, account)
+        give_to(log, account)
 
 
 def _installed_plugin() -> Path | None:
-    """The folder of the installed plug-in, found without importing it, since that would need torch."""
+    """The folder of the installed plug-in; found without an import, which would need torch.
+
+    None: not installed.
+    """
     spec = importlib.util.find_spec(PLUGIN)
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 

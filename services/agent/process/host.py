@@ -1,4 +1,4 @@
-"""What the workers of a node share."""
+"""What all workers of one agent share: folders, control groups, templates, settings."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -21,8 +21,8 @@ from services.agent.work.runner import Write
 
 LOCALHOST = "127.0.0.1"
 """address of nodes whose cluster file gives none: all are on one machine"""
-Members = Group | ProcessScan
-"""where all processes of a worker are found"""
+WorkerProcesses = Group | ProcessScan
+"""finds and kills all processes of a worker: its control group, or a scan of /proc"""
 
 
 class Host(msgspec.Struct, kw_only=True):
@@ -32,15 +32,15 @@ class Host(msgspec.Struct, kw_only=True):
     report: Callable[[Report], None]
     write: Write | None
     gpus: tuple[str, ...]
-    """what CUDA_VISIBLE_DEVICES calls them, by index; empty: the machine has none"""
+    """their names for CUDA_VISIBLE_DEVICES, by index; empty: the machine has none"""
     network_interface: str
     accounts: bool
-    """whether ranks run as the account of their job's user, where the agent may have them do so"""
+    """whether ranks run as the account of their job's user, if the agent is root"""
     observe_every_s: float
     merge: str
     """how weights of copies are averaged"""
     orphan_s: float
-    """how long ranks train on without an agent"""
+    """seconds that ranks train on without an agent"""
 
     def context(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> LaunchContext:
         here = next(one for one in order.nodes if one.node_id == order.node_id)
@@ -56,35 +56,35 @@ class Host(msgspec.Struct, kw_only=True):
         )
 
     def devices(self, node: Node, gpu_indices: Sequence[int]) -> tuple[str, ...] | None:
-        """What CUDA_VISIBLE_DEVICES calls them; None: they are slots of the CPU."""
+        """Names of these GPUs for CUDA_VISIBLE_DEVICES; None: they are CPU slots."""
         return tuple(map(self._name, gpu_indices)) if self.gpus and not is_cpu(node.gpu_type) else None
 
     def interpreter(self) -> str:
-        """Of the last script that ran here under the agent's account; empty: none has."""
+        """The interpreter of the last script that ran under the agent's account; empty: none has."""
         with contextlib.suppress(OSError):
             return self.folders.interpreter.read_text()
         return ""
 
     def account(self, order: StartOrdered) -> Account | None:
-        """Of the job's ranks; None: the agent's own. Raises NoAccount."""
+        """The account for the job's ranks; None: the agent's own. Raises NoAccount."""
         return account_of(order.spec.user) if self.accounts else None
 
     def _name(self, index: int) -> str:
         return self.gpus[index] if index < len(self.gpus) else str(index)
 
-    def members(self, claim: WorkerClaim) -> Members:
-        """All processes of a worker: to be found, not made."""
+    def processes_of(self, claim: WorkerClaim) -> WorkerProcesses:
+        """A handle on all processes of a worker; makes no control group."""
         if claim.groups:
             return Group({controller: Path(folder) for controller, folder in claim.groups.items()})
         return ProcessScan(self.variable(claim.order), [rank.process for rank in claim.ranks if rank.process])
 
     def groups_of(self, order: StartOrdered) -> dict[str, str]:
-        """Those that a worker gets, by controller; none where there are none to be had."""
+        """Folders of a worker's control groups, by controller; empty: this agent has no control groups."""
         if self.groups is None:
             return {}
         folders = self.groups.of(order.placement_id).folders
         return {controller: str(folder) for controller, folder in folders.items()}
 
     def variable(self, order: StartOrdered) -> str:
-        """The beginning of a variable that all processes of a worker have, and no other node's processes."""
+        """How an environment variable begins that marks the processes of this worker on this node."""
         return f"{MARK}={self.folders.worker(order.placement_id)}/"

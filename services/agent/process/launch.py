@@ -1,7 +1,7 @@
-"""The command, environment and folder that a rank is started with. Pure.
+"""The command and the environment with which a rank is started. Pure.
 
-A Python script is started under the plug-in (`python -m hopjob script.py`), which says what it does; any
-other command as it is.
+A Python script is started under the plug-in (`python -m hopjob script.py`), which reports its progress to the
+agent. Any other command is started as it is.
 """
 
 import re
@@ -18,17 +18,19 @@ from shared.domain import gangs
 PLUGIN = "hopjob"
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
 _FLAGS = re.compile(r"-[bBdOqsuvx]+")
-"""of the interpreter: those that leave the plug-in's folder where it is looked for"""
+"""interpreter flags under which Python still searches the folders of PYTHONPATH, and so finds the plug-in"""
 _PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
-"""a line in which a shell has nothing to do but to split it into words"""
+"""a shell line that needs no shell: splitting it into words is all that a shell would do"""
 READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_")
-"""beginnings of names of variables that a process, or a library in it, reads once as it starts: a fork would
-get them too late"""
+"""prefixes of variables that Python or a library reads only at its start: a fork of a template gets them too
+late"""
 READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+"""variables with such a prefix that the template applies in a fork itself"""
 MARK = "HOPJOB_LAST"
-"""environment variable that marks the processes of a worker"""
-OURS = ("HOPYARD_", "HOPJOB_")
-"""beginnings of names of variables that no job gets: settings and tokens of the agent"""
+"""environment variable that marks the processes of a worker; its value: the file for the rank's last
+message"""
+AGENT_ONLY = ("HOPYARD_", "HOPJOB_")
+"""prefixes of the agent's own variables (settings, tokens), which no job inherits"""
 
 
 class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +47,7 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
     merge: str = "weighted"
     """how weights of copies are averaged"""
     orphan_s: float = 0.0
-    """how long its ranks train on without an agent; 0: for ever"""
+    """seconds that its ranks train on without an agent; 0: for ever"""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -62,7 +64,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def command_of(order: StartOrdered, checkpoints: str) -> tuple[str, ...]:
-    """The job's command in words, with the numbers of this placement in it."""
+    """The job's command, with placeholders such as `{gpus}` filled in for this placement."""
     spec = order.spec
     rate = order.learning_rate
     known = {
@@ -89,8 +91,12 @@ def script_of(command: Sequence[str]) -> Script | None:
     return Script(command[0], tuple(flags), tuple(rest))
 
 
-def forked_of(script: Script, spec: JobSpec) -> str | None:
-    """The interpreter whose template can fork the ranks; None if a forked rank would behave differently."""
+def template_interpreter(script: Script, spec: JobSpec) -> str | None:
+    """The interpreter whose template may fork the ranks.
+
+    None: a fork would behave differently from a process of its own, because of variables, flags or a
+    container.
+    """
     read = {name for name in spec.environment if name.startswith(READ_AT_START)} - READ_BY_FORKS
     if read or script.flags or spec.image:
         return None
@@ -103,7 +109,7 @@ def forked_of(script: Script, spec: JobSpec) -> str | None:
 def environment(
     order: StartOrdered, rank: int, context: LaunchContext, *, last: str, meeting: str = ""
 ) -> dict[str, str]:
-    """The variables of one rank, beside those of the agent. `last`: where it writes its last word."""
+    """The variables that one rank gets besides the agent's. `last`: the file for its last message."""
     spec, here = order.spec, order.gang.on(order.node_id)
     before = [one.gpus for one in order.gang.members if one.node < order.node_id]
     own = {
@@ -137,8 +143,8 @@ def environment(
     return dict(spec.environment) | {name: str(value) for name, value in own.items()}
 
 
-def ranks_of(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOrdered, tuple[int, ...]]:
-    """The ranks: one for each GPU that computes something for the job."""
+def computing_part(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOrdered, tuple[int, ...]]:
+    """The order reduced to GPUs with a task (a rank each), and their indices on this node."""
     [tasks] = [
         tasks
         for one, tasks in zip(order.gang.members, gangs.tasks(order.gang), strict=True)
@@ -151,7 +157,7 @@ def ranks_of(order: StartOrdered, gpu_indices: tuple[int, ...]) -> tuple[StartOr
 
 
 def _shares(order: StartOrdered) -> tuple[int, ...]:
-    """Samples of an iteration by rank; none where every rank takes them in whole batches."""
+    """Samples of an iteration by rank; empty if every rank takes whole batches."""
     batch_size = order.spec.workload.batch_size
     taken, tasks = _flat(gangs.batches(order.gang, batch_size)), _flat(gangs.tasks(order.gang))
     whole = all(samples == batch_size * batches for samples, batches in zip(taken, tasks, strict=True))
@@ -159,7 +165,7 @@ def _shares(order: StartOrdered) -> tuple[int, ...]:
 
 
 def tasks_of(order: StartOrdered) -> tuple[int, ...]:
-    """Batches of an iteration by rank, one after another; none where every rank has one."""
+    """Batches of an iteration by rank, which computes them one after another; empty if every rank has one."""
     tasks = _flat(gangs.tasks(order.gang))
     return tasks if set(tasks) != {1} else ()
 
@@ -169,16 +175,16 @@ def _flat(batches: gangs.Batches) -> tuple[int, ...]:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a rank takes over from the agent's environment."""
+    """The variables of the agent's environment that a rank inherits."""
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith(OURS) and name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
+        if not name.startswith(AGENT_ONLY) and name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}
     }
 
 
 def search_path(context: LaunchContext, environ: Mapping[str, str]) -> str:
-    """PYTHONPATH: the plug-in first, then what the job has of its own."""
+    """PYTHONPATH of a rank: the plug-in's folder, then the job's own folders."""
     return ":".join(filter(None, (context.plugin, environ.get("PYTHONPATH"))))
 
 
@@ -199,7 +205,7 @@ def interfaces(name: str) -> dict[str, str]:
 
 
 def _words(command: Sequence[str]) -> Sequence[str]:
-    """The words of a shell line that holds nothing but words."""
+    """The command without its shell, if its shell line holds only words; else unchanged."""
     match tuple(command):
         case ("sh", "-c", line) if _PLAIN_LINE.fullmatch(line):
             try:

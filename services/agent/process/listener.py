@@ -1,4 +1,4 @@
-"""The agent's socket: ranks name themselves, and the kernel tells which process each really is."""
+"""The agent's socket: a rank connects and says who it is; the kernel says which process it really is."""
 
 import asyncio
 import contextlib
@@ -15,8 +15,9 @@ import structlog
 from services.agent.process.gang.messages import LINE_MAX_BYTES, Hello, NotAMessage, RankMessage, message_in
 
 HELLO_LIMIT_S = 10.0
+"""time within which a connection must begin with a hello"""
 _CREDENTIALS = struct.Struct("3i")
-"""struct of the kernel's credentials of a peer: process, user, group"""
+"""a peer's credentials as the kernel gives them (struct ucred): process, user, group"""
 
 log = structlog.get_logger()
 
@@ -35,8 +36,8 @@ class Connection:
         self._writer = writer
         self.closed = asyncio.Event()
 
-    def tell(self, line: bytes) -> None:
-        """Send a message; if the rank is gone, nothing happens: its end is noticed elsewhere."""
+    def send(self, line: bytes) -> None:
+        """Send a message; ignored if the rank is gone, whose end is noticed elsewhere."""
         if not self._writer.is_closing():
             self._writer.write(line)
 
@@ -45,7 +46,7 @@ class Connection:
 
 
 class Listener(Protocol):
-    """A worker, to its ranks."""
+    """The part of a worker that takes the connections and messages of its ranks."""
 
     def connected(self, hello: Hello, peer: Peer, connection: Connection) -> bool:
         """A rank has connected; false if the process is none of this worker's."""
@@ -55,12 +56,12 @@ class Listener(Protocol):
 
 
 FindWorker = Callable[[str], Listener | None]
-"""by placement"""
+"""the worker of a placement; None: there is none"""
 
 
 @contextlib.asynccontextmanager
 async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
-    """Raises OSError."""
+    """Listen on the socket while the context is open. Raises OSError."""
     _clear(path)
     open_ones: set[asyncio.StreamWriter] = set()
 
@@ -69,7 +70,9 @@ async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
         try:
             await _listen(reader, writer, find)
         except ValueError as error:
-            log.warning("a rank is not understood", reason=str(error))
+            log.warning(
+                "a connection is closed: no rank of a worker, or no message of one", reason=str(error)
+            )
         except OSError as error:
             log.debug("a rank has hung up", reason=str(error))
         finally:
@@ -79,7 +82,7 @@ async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
     server = await asyncio.start_unix_server(serve, path, limit=LINE_MAX_BYTES, start_serving=False)
     try:
         _open(path)
-        await server.start_serving()  # an agent may be ended in the midst of it
+        await server.start_serving()  # an agent may be ended before this line
         yield
     finally:
         server.close()
@@ -93,16 +96,19 @@ def _clear(path: Path) -> None:
 
 
 def _open(path: Path) -> None:
-    """To the agent's account alone; where jobs have accounts of their own, to them: see `connected`."""
+    """Let the agent's account connect, or everybody if jobs have accounts of their own.
+
+    `connected` checks who.
+    """
     path.chmod(0o666 if os.geteuid() == 0 else 0o600)
 
 
 async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, find: FindWorker) -> None:
-    """Raises OSError, ValueError: the line is too long, or no message."""
+    """Serve one connection. Raises OSError; ValueError for a line that is too long or no message."""
     async with asyncio.timeout(HELLO_LIMIT_S):
         hello = message_in(await reader.readline())
     if not isinstance(hello, Hello):
-        raise NotAMessage("it does not say who it is")
+        raise NotAMessage("the first line is no hello")
     worker, connection, peer = find(hello.placement), Connection(writer), _peer(writer)
     if worker is None or not worker.connected(hello, peer, connection):
         raise NotAMessage(f"process {peer.pid} of user {peer.uid} is no rank of {hello.placement!r}")

@@ -1,6 +1,6 @@
-"""Work that may wait for a disk of a job, in a thread of its own.
+"""Runs work that may wait for a job's disk in a thread of its own.
 
-`asyncio.to_thread` has few threads for all of a process: one disk that hangs would take them from every job.
+`asyncio.to_thread` shares a few threads among all jobs: one disk that hangs could take them all.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_own_thread(work: Callable[[], T]) -> T:
-    """What the work returns or raises. Who does not wait for it any more leaves it behind."""
+    """Returns or raises what the work does. If the caller is cancelled, the thread goes on alone."""
     done: Future[T] = Future()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""A rank as a process: started by us, forked from a template, or found; and how it ended."""
+"""The process of a rank, whether started here, forked from a template or adopted, and how it ended."""
 
 import asyncio
 import os
@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable
 from services.agent.process.kernel.identities import Identity, identity_of, opened, send
 
 EndOf = Callable[[], Awaitable[int | None]]
-"""the exit code of a process that has ended, negative: the signal; None: nobody knows"""
+"""exit code of a process that has ended; below 0: minus the signal that ended it; None: not known"""
 
 
 class RankProcess:
-    """`identity` None: it ended before anybody looked."""
+    """`identity` None: the process had ended before it was looked up."""
 
     def __init__(self, identity: Identity | None, code: EndOf) -> None:
         self.identity = identity
         self._code = code
 
     async def ended(self) -> tuple[int | None, int | None]:
-        """Wait for its end: exit code, signal."""
+        """Wait for its end; returns (exit code, signal), one of them None, or both if not known."""
         if self.identity is not None:
             await _gone(self.identity)
         code = await self._code()
@@ -33,15 +33,15 @@ class RankProcess:
             send(self.identity, signal.SIGTERM)
 
 
-def of_child(process: "subprocess.Popen[bytes]") -> RankProcess:
+def child_rank(process: "subprocess.Popen[bytes]") -> RankProcess:
     async def code() -> int | None:
         return await asyncio.to_thread(process.wait)  # it has ended: there is nothing to wait for
 
     return RankProcess(identity_of(process.pid), code)
 
 
-def found(identity: Identity | None) -> RankProcess:
-    """A rank of an earlier life: that it ends can be seen, but not how."""
+def found_rank(identity: Identity | None) -> RankProcess:
+    """A rank of an earlier life: it is no child of this process, so its exit code cannot be read."""
 
     async def code() -> int | None:
         return None

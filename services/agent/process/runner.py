@@ -1,4 +1,7 @@
-"""The runner `process`: workers as processes of this machine. All durations in seconds of the wall clock."""
+"""The runner `process`: its workers are processes of this machine.
+
+Durations are seconds of the wall clock.
+"""
 
 import asyncio
 import os
@@ -17,14 +20,14 @@ from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, visible_devices
 from services.agent.process import claims, launch
-from services.agent.process.all_reduces import NotTimed, check_interpreter, timed
+from services.agent.process.all_reduces import NotTimed, check_interpreter, time_all_reduces
 from services.agent.process.folders import Folders
 from services.agent.process.gang.machine import LEAVING_S, GangState
 from services.agent.process.host import LOCALHOST, Host
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.locks import locked
 from services.agent.process.kernel.process_scan import take_in_orphans
-from services.agent.process.launching import ANSWER_LIMIT_S
+from services.agent.process.launcher import ANSWER_LIMIT_S
 from services.agent.process.listener import listening
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
@@ -37,13 +40,14 @@ from shared.runtime.process.ports import HeldPorts
 from shared.runtime.state_folder import state_folder
 
 READ_EVERY_S = 0.2
+"""interval at which the output of all ranks is read"""
 CPU_PART = 1 / 32
-"""share of each all-reduce that is sent where a CPU stands for GPUs: whole ones would take minutes"""
+"""share of the asked bytes that is timed on CPU slots, where whole all-reduces would take minutes"""
 ORPHAN_LEASES = 2
-"""leases for which ranks train on without an agent: after one lease their job goes on elsewhere"""
+"""node leases after which ranks without an agent end; after one lease their job is started elsewhere"""
 END_LIMIT_S = 45.0
-"""seconds that workers get at least to save once the agent itself has to end, and to be gone once they are
-killed"""
+"""seconds that workers get, when the agent ends: at least so many to save, and so many to exit after the
+kill"""
 
 log = structlog.get_logger()
 
@@ -64,21 +68,22 @@ class ProcessRunner:
         self._executors: dict[int, Executor] = {}
         """the executor of each GPU on which jobs take turns"""
         self._idle: dict[PlacementId, StartOrdered] = {}
-        """placements without a process here: none of their tasks is on a GPU of this node"""
-        self._lives: set[asyncio.Task[None]] = set()
-        self._found: list[claims.WorkerClaim] = []
+        """placements that need no process here, because none of their tasks is on a GPU of this node"""
+        self._running_workers: set[asyncio.Task[None]] = set()
+        self._claims: list[claims.WorkerClaim] = []
         self._lock = -1
         self._ready = False
         self._early: list[Callable[[], None]] = []
+        """calls that came before `run` was ready"""
         self._meeting: HeldPorts | None = None
-        """ports where the ranks of timed all-reduces meet"""
+        """the port held for the next timed all-reduces, at which their ranks meet"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """Raises OSError, where its folder cannot be had."""
+        """See `Runner`. Raises OSError: its folder cannot be made, or another agent has locked it."""
         await asyncio.to_thread(self._folders.make)
         self._lock = await locked(self._folders.lock)
-        self._found = await asyncio.to_thread(self._claims)
-        return tuple(claim.order.placement_id for claim in self._found)
+        self._claims = await asyncio.to_thread(self._read_claims)
+        return tuple(claim.order.placement_id for claim in self._claims)
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
         if self._lock < 0:
@@ -110,7 +115,7 @@ class ProcessRunner:
         self, question: OpenAllReduce | JoinAllReduce, gpu_indices: tuple[int, ...]
     ) -> AllReduceMeeting | AllReduceTimes:
         if isinstance(question, JoinAllReduce):
-            return await self._part(question, gpu_indices)
+            return await self._join_all_reduces(question, gpu_indices)
         check_interpreter(self._host)
         here = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
         part_of = 1.0 if self._host.gpus else CPU_PART
@@ -120,24 +125,29 @@ class ProcessRunner:
             sizes=tuple(size * part_of for size in question.sizes),
         )
 
-    async def _part(self, question: JoinAllReduce, gpu_indices: tuple[int, ...]) -> AllReduceTimes:
-        """A worker of an earlier life may still end on a GPU that is free. Raises NotTimed."""
+    async def _join_all_reduces(
+        self, question: JoinAllReduce, gpu_indices: tuple[int, ...]
+    ) -> AllReduceTimes:
+        """Time the all-reduces on GPUs without a process. Raises NotTimed.
+
+        The core counts a GPU as free while a worker of an earlier life may still be ending on it.
+        """
         taken = {index for worker in self._workers.values() for index in worker.gpu_indices}
         free = [index for index in gpu_indices if index not in taken]
         wanted = next(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
         if len(free) < wanted:
             raise NotTimed(f"{wanted} GPUs wanted, {len(free)} free")
-        return await timed(self._host, question, free)
+        return await time_all_reduces(self._host, question, free)
 
     def running(self) -> tuple[PlacementId, ...]:
-        found = (claim.order.placement_id for claim in self._found)
+        found = (claim.order.placement_id for claim in self._claims)
         return (*self._workers, *self._idle) if self._ready else tuple(found)
 
     def progress(self) -> dict[JobId, float]:
         return {
-            worker.order.job_id: worker.gang.past.samples
+            worker.order.job_id: worker.gang.record.samples
             for worker in self._workers.values()
-            if worker.gang.past.samples is not None and worker.gang.state is not GangState.GONE
+            if worker.gang.record.samples is not None and worker.gang.state is not GangState.GONE
         }
 
     def troubles(self) -> tuple[str, ...]:
@@ -150,13 +160,13 @@ class ProcessRunner:
     # ---- workers
 
     def _when_ready(self, do: Callable[[], None]) -> None:
-        """The host, once `run` has made it: orders may come before."""
+        """Call `do` now, or, before `run` has made the host, once it has."""
         do() if self._ready else self._early.append(do)
 
     def _take_over(self) -> None:
-        for claim in self._found:
+        for claim in self._claims:
             if claim.ranks:
-                self._live(claim.order, claim.gpu_indices, claim)
+                self._add_worker(claim.order, claim.gpu_indices, claim)
             else:
                 self._idle[claim.order.placement_id] = claim.order
         self._ready = True
@@ -166,14 +176,14 @@ class ProcessRunner:
     def _start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         if order.placement_id in self._workers or order.placement_id in self._idle:
             return
-        of_ranks, used = launch.ranks_of(order, gpu_indices)
+        of_ranks, used = launch.computing_part(order, gpu_indices)
         if used:
-            self._live(of_ranks, used, None)
+            self._add_worker(of_ranks, used, None)
         else:
-            self._be_idle(order)
+            self._add_idle(order)
 
-    def _be_idle(self, order: StartOrdered) -> None:
-        """It is written down as others are: the next life of the agent has it, too."""
+    def _add_idle(self, order: StartOrdered) -> None:
+        """Add a placement that needs no process here; its claim on disk lets the next life adopt it too."""
         folder = self._folders.worker(order.placement_id)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -199,11 +209,11 @@ class ProcessRunner:
         if worker := self._workers.get(placement_id):
             worker.turn(gang)
 
-    def _live(
+    def _add_worker(
         self, order: StartOrdered, gpu_indices: tuple[int, ...], claim: claims.WorkerClaim | None
     ) -> None:
         rota = gangs.rota(order.gang)
-        before = [
+        predecessors = [
             one
             for one in self._workers.values()
             if set(one.gpu_indices) & set(gpu_indices) and not (rota and gangs.rota(one.order.gang) == rota)
@@ -211,9 +221,9 @@ class ProcessRunner:
         executors = list(map(self._executor, gpu_indices)) if rota else []
         worker = LiveWorker(self._host, order, gpu_indices, claim, executors)
         self._workers[order.placement_id] = worker
-        life = asyncio.create_task(self._life(worker, before))
-        self._lives.add(life)
-        life.add_done_callback(self._lives.discard)
+        life = asyncio.create_task(self._run_worker(worker, predecessors))
+        self._running_workers.add(life)
+        life.add_done_callback(self._running_workers.discard)
 
     def _executor(self, gpu: int) -> Executor:
         if gpu not in self._executors:
@@ -221,8 +231,8 @@ class ProcessRunner:
             self._executors[gpu] = Executor(log_of, limit_s=limit_s)
         return self._executors[gpu]
 
-    async def _life(self, worker: LiveWorker, before: list[LiveWorker]) -> None:
-        last = await worker.live(before)
+    async def _run_worker(self, worker: LiveWorker, predecessors: list[LiveWorker]) -> None:
+        last = await worker.run(predecessors)
         del self._workers[worker.order.placement_id]
         self._host.report(last)
 
@@ -233,23 +243,23 @@ class ProcessRunner:
             await asyncio.sleep(READ_EVERY_S)
 
     async def _end_all(self) -> None:
-        """Have all workers save and end, each within its grace."""
+        """Order all workers to save and end; kill those that have not ended within their grace."""
         for placement_id in list(self._idle):
             self._stop(placement_id)
         for worker in self._workers.values():
             worker.stop()
-        if self._lives:
+        if self._running_workers:
             graces = (worker.gang.grace_s + LEAVING_S for worker in self._workers.values())
-            await asyncio.wait(self._lives, timeout=max((END_LIMIT_S, *graces)))
+            await asyncio.wait(self._running_workers, timeout=max((END_LIMIT_S, *graces)))
         for worker in self._workers.values():
             worker.kill()
-        if self._lives:
-            await asyncio.wait(self._lives, timeout=END_LIMIT_S)
+        if self._running_workers:
+            await asyncio.wait(self._running_workers, timeout=END_LIMIT_S)
 
     # ---- the node
 
-    def _claims(self) -> list[claims.WorkerClaim]:
-        """Of earlier lives; what stands in no claim is of no worker."""
+    def _read_claims(self) -> list[claims.WorkerClaim]:
+        """The claims that earlier lives left; a folder without a readable claim is removed."""
         found = {folder: claims.read(folder) for folder in self._folders.workers.iterdir()}
         for folder, claim in found.items():
             if claim is None:
@@ -261,10 +271,12 @@ class ProcessRunner:
         self._folders.put_plugin()
         groups = groups_of(self._folders.groups)
         if groups is not None:
-            groups.clear(but={claim.order.placement_id for claim in self._found})
+            groups.clear(but={claim.order.placement_id for claim in self._claims})
         else:
             take_in_orphans()
-            log.warning("no control groups: no limits, and processes are found by their environment")
+            log.warning(
+                "no control groups: jobs get no limits, and their processes are found by their environment"
+            )
         plugin, settings = str(self._folders.plugin), self._settings
         return Host(
             folders=self._folders,
@@ -281,7 +293,7 @@ class ProcessRunner:
         )
 
     async def _leave(self) -> None:
-        """The folder stays, for the next life."""
+        """Release what the runner holds; its folder stays for the next life."""
         if self._host.templates is not None:
             await self._host.templates.close()
         if self._host.groups is not None:
@@ -291,7 +303,7 @@ class ProcessRunner:
 
 
 def process(settings: Settings, clock: Clock) -> ProcessRunner:
-    """A `RunnerFactory`. Raises ValueError: no folder is named, or a clock that no process keeps."""
+    """A `RunnerFactory`. Raises ValueError: no jobs folder is set, or the cluster's time is not real time."""
     if clock.cluster_s(1.0) != 1.0:
         raise ValueError("speed: real jobs run at the speed 1")
     if not settings.jobs_folder:
@@ -301,7 +313,7 @@ def process(settings: Settings, clock: Clock) -> ProcessRunner:
 
 
 def _devices(settings: Settings) -> tuple[str, ...]:
-    """None on a machine whose nodes are slots of its CPU, by a cluster file."""
+    """Names of the GPUs for CUDA_VISIBLE_DEVICES; empty on a machine without any (CPU slots)."""
     try:
         return visible_devices(settings)
     except UnfitMachine:

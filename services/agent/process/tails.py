@@ -1,4 +1,4 @@
-"""Reads what a rank prints, from the file that it appends to: both outlive the agent."""
+"""Reads what a rank prints from its log file, from where the last life of the agent had read."""
 
 import contextlib
 import ctypes
@@ -10,17 +10,19 @@ from pathlib import Path
 from services.agent.process.folders import RankFiles
 
 READ_MAX_BYTES = 262_144
-"""at a time: a rank that prints more is read on the next time"""
+"""bytes that one call reads at most; the next call reads on"""
 LINE_MAX_BYTES = 16_384
-"""of a line without an end, which is then taken for one"""
+"""bytes after which a line without an end counts as a line"""
 LAST_LINES, LAST_BYTES = 20, 16_384
+"""how much of its end a failed rank's report quotes"""
 FREE_EVERY_BYTES = 1 << 20
+"""bytes read after which their disk space is freed"""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _ENDS = re.compile(rb"\r\n|\n|\r")
 
 
 class Tail:
-    """All calls block on the disk, for a moment."""
+    """The log of one rank. All calls block on the disk."""
 
     def __init__(self, files: RankFiles) -> None:
         self._files = files
@@ -28,32 +30,32 @@ class Tail:
         self._freed = 0
 
     def lines(self) -> list[str]:
-        """New complete lines. They count as read only when the next ones are asked for."""
-        self._remember()
-        data = _stretch(self._files.log, self._position, READ_MAX_BYTES)
+        """New complete lines; they count as read at the next call, so after a crash they come again."""
+        self._save_position()
+        data = _read_at(self._files.log, self._position, READ_MAX_BYTES)
         size = max((found.end() for found in _ENDS.finditer(data)), default=0)
         if not size and len(data) >= LINE_MAX_BYTES:
             size = len(data)
         self._position += size
-        return _words(data[:size])
+        return _decoded_lines(data[:size])
 
     def rest(self) -> Iterator[list[str]]:
-        """The rest, once no process prints any more."""
+        """All lines that are left, for when no process prints any more; the last need not be complete."""
         before = -1
         while self._position != before:
             before = self._position
             yield self.lines()
-        yield _words(_stretch(self._files.log, self._position, READ_MAX_BYTES))
+        yield _decoded_lines(_read_at(self._files.log, self._position, READ_MAX_BYTES))
 
     def last(self) -> tuple[str, ...]:
         """The last lines, read or not."""
         with contextlib.suppress(OSError):
             size = self._files.log.stat().st_size
-            data = _stretch(self._files.log, max(size - LAST_BYTES, 0), LAST_BYTES)
-            return tuple(_words(data.replace(b"\0", b""))[-LAST_LINES:])
+            data = _read_at(self._files.log, max(size - LAST_BYTES, 0), LAST_BYTES)
+            return tuple(_decoded_lines(data.replace(b"\0", b""))[-LAST_LINES:])
         return ()
 
-    def _remember(self) -> None:
+    def _save_position(self) -> None:
         if _number(self._files.position) != self._position:
             with contextlib.suppress(OSError):  # on a full disk a line may come twice after a restart
                 self._files.position.write_text(str(self._position))
@@ -62,14 +64,14 @@ class Tail:
             self._freed = self._position
 
 
-def _stretch(path: Path, start: int, size: int) -> bytes:
+def _read_at(path: Path, start: int, size: int) -> bytes:
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(start)
         return file.read(size)
     return b""
 
 
-def _words(data: bytes) -> list[str]:
+def _decoded_lines(data: bytes) -> list[str]:
     return [line.decode(errors="replace") for line in _ENDS.split(data) if line]
 
 
@@ -80,7 +82,7 @@ def _number(path: Path) -> int:
 
 
 def _free(path: Path, size: int) -> None:
-    """Give the disk back what stands before a position; positions stay. Not every file system can."""
+    """Free the disk space of the file's first `size` bytes; positions stay. Some file systems cannot."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY)
         try:

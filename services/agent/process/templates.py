@@ -1,7 +1,7 @@
-"""Ranks as forks of a process that has imported torch already: one such template for each interpreter.
+"""Templates: processes that have imported torch, and are forked to start ranks fast; one an interpreter.
 
-A template ends with its agent, its forks do not. Where there is none, or it is not ready in time, a rank is
-started as any process is.
+A template ends with its agent, its forks do not. Without a template, or if it is not ready in time, a rank is
+started as a new process.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ class NoTemplate(OSError):
 class Fork(NamedTuple):
     pid: int
     code: "asyncio.Future[int]"
-    """of its exit, once it is gone"""
+    """its exit code, once it has ended"""
 
 
 class Template:
-    """One interpreter's. Words both ways are JSON lines, one object with one key each."""
+    """The template of one interpreter. Messages both ways are JSON lines, each an object with one key."""
 
     def __init__(self, process: Process) -> None:
         self.ended = False
@@ -54,12 +54,12 @@ class Template:
         self._reading = asyncio.create_task(self._read())
 
     async def ready(self) -> None:
-        """Raises NoTemplate, TimeoutError."""
+        """Wait until it has imported its libraries. Raises NoTemplate, TimeoutError."""
         async with asyncio.timeout(READY_LIMIT_S):
             await asyncio.shield(self._ready)
 
     async def fork(self, script: Script, start: ProcessSpec) -> RankProcess:
-        """Raises NoTemplate, TimeoutError."""
+        """Start a rank as a fork. Raises NoTemplate, TimeoutError."""
         number = next(self._numbers)
         self._forked[number] = forked = asyncio.get_running_loop().create_future()
         about = {
@@ -70,7 +70,7 @@ class Template:
             "log": str(start.log),
             "enter": [str(path) for path in start.groups],
         }
-        self._say(fork=about)
+        self._send(fork=about)
         try:
             async with asyncio.timeout(FORK_LIMIT_S):
                 pid, code = await forked
@@ -92,20 +92,20 @@ class Template:
         self._reading.cancel()
         await asyncio.wait({self._reading})
 
-    def _say(self, **word: object) -> None:
+    def _send(self, **message: object) -> None:
         if self._process.stdin is None or self._process.stdin.is_closing():
             raise NoTemplate(ENDED)
-        self._process.stdin.write(msgspec.json.encode(word) + b"\n")
+        self._process.stdin.write(msgspec.json.encode(message) + b"\n")
 
     async def _read(self) -> None:
         assert self._process.stdout is not None, "it is a pipe"
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
             while line := await self._process.stdout.readline():
-                self._heard(msgspec.json.decode(line))
+                self._take(msgspec.json.decode(line))
         self._end()
 
-    def _heard(self, word: dict[str, Any]) -> None:
-        match word:
+    def _take(self, message: dict[str, Any]) -> None:
+        match message:
             case {"ready": _} if not self._ready.done():
                 self._ready.set_result(None)
             case {"forked": {"id": int(number), "pid": int(pid)}} if number in self._forked:
@@ -118,7 +118,7 @@ class Template:
             case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
                 _fail(self._forked.pop(number), reason)
             case {"gone": {"pid": int(pid), "code": int(code)}} if pid in self._codes:
-                self._codes.pop(pid).set_result(code)  # the number may be another fork's next
+                self._codes.pop(pid).set_result(code)  # a later fork may get the same pid
 
     def _end(self) -> None:
         self.ended = True
@@ -135,7 +135,7 @@ async def _within_limit(code: "asyncio.Future[int]") -> int | None:
 
 
 def _end_fork(pid: int) -> None:
-    """End a fork that came too late: its rank was started otherwise, or is no longer wanted."""
+    """Kill a fork that came too late: its rank was started as a new process, or is no longer wanted."""
     identity = identity_of(pid)
     if identity is not None:
         send(identity, signal.SIGKILL)
@@ -144,11 +144,11 @@ def _end_fork(pid: int) -> None:
 def _fail(waiting: "asyncio.Future[Any]", reason: str) -> None:
     if not waiting.done():
         waiting.set_exception(NoTemplate(reason))
-        waiting.exception()  # seen, though perhaps nobody waits
+        waiting.exception()  # mark it as retrieved: perhaps nobody waits for it
 
 
 class Templates:
-    """Those of a node, by interpreter."""
+    """The templates of an agent, by interpreter."""
 
     def __init__(self, plugin: str, environ: dict[str, str]) -> None:
         self._environ = environ | {"PYTHONPATH": plugin}
@@ -185,7 +185,7 @@ class Templates:
             if template is not None:
                 await template.close()
             return None
-        except asyncio.CancelledError:  # its agent ends, and it with it
+        except asyncio.CancelledError:  # the agent ends, and so does the template
             if template is not None:
                 await template.close()
             raise

@@ -1,6 +1,6 @@
-"""A worker with its processes: what its gang decides is done here, and what happens is put before it.
+"""A worker with its processes: carries out the effects of its gang, and feeds the gang with what happens.
 
-`live` never raises, and ends with its last report once nothing of the worker is left.
+`run` raises nothing. It returns the worker's last report once all its processes and files are gone.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
 from services.agent.process.gang.verdicts import ProcessEnd
 from services.agent.process.host import Host
-from services.agent.process.launching import Launcher
+from services.agent.process.launcher import Launcher
 from services.agent.process.listener import Connection, Peer
 from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess
@@ -30,22 +30,25 @@ from services.agent.process.turns.executor import Executor, Participant
 from services.agent.tasks import Failed, Interrupted, LastReport
 from shared.domain import gangs
 
-HANG_UP_LIMIT_S = 1.0
-"""how long what a rank said may take to arrive after its end"""
-OF_THE_NODE = {
+LAST_MESSAGE_LIMIT_S = 1.0
+"""how long a rank's messages may take to arrive after its process has ended"""
+NODE_ERRORS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
 }
-"""errors that keep a job from being started here, and not elsewhere"""
+"""errors of this node: the job could be started on another one"""
 
-ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
-"""a program or a folder is not there, or not for the job's account; elsewhere it may be"""
+ABSENT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
+"""errors of a program or folder that the job's account cannot find or use here; another node may have it"""
 
 log = structlog.get_logger()
 
 
 class LiveWorker:
-    """`claim`: of an earlier life, which started it."""
+    """`claim`: of the earlier life that started the worker; None: this life starts it.
+
+    `executors`: of its GPUs, in the order of its ranks, if jobs take turns on them.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,6 @@ class LiveWorker:
         claim: claims.WorkerClaim | None = None,
         executors: Sequence[Executor] = (),
     ) -> None:
-        """`executors`: of its GPUs, where others take turns on them."""
         self.order = order
         self.gpu_indices = gpu_indices
         self.gone = asyncio.Event()
@@ -63,7 +65,7 @@ class LiveWorker:
         self._launcher = Launcher(host, order, gpu_indices, claim)
         self.gang = Gang(
             order,
-            speaks=self._launcher.speaks,
+            has_plugin=self._launcher.has_plugin,
             host=self._launcher.context.host,
             port=self._launcher.port,
             observe_every_s=host.observe_every_s,
@@ -82,11 +84,12 @@ class LiveWorker:
     # ---- from outside
 
     def put(self, happened: Callable[[], effects.Actions]) -> None:
+        """Queue a call of the gang; its effects are carried out in the worker's own task."""
         self._inputs.put_nowait(happened)
 
     def kill(self) -> None:
-        """Kill a worker whose grace after the order to stop is over."""
-        self.put(partial(self.gang.rang, effects.Timer.LEAVING))
+        """Kill the worker; for an agent that ends and has waited for its grace."""
+        self.put(partial(self.gang.timer_fired, effects.Timer.LEAVING))
 
     def connected(self, hello: messages.Hello, peer: Peer, connection: Connection) -> bool:
         process = self._processes.get(hello.rank)
@@ -104,50 +107,52 @@ class LiveWorker:
         self.put(partial(self.gang.heard, rank, message))
 
     def waits_for(self) -> str:
-        """A folder on a disk that does not answer its start; empty: it waits for none."""
+        """The folder on a disk that keeps its start waiting; empty: none does."""
         return self._launcher.waits_for()
 
     def stop(self) -> None:
         for executor in self._executors.values():
-            executor.hurries(self.order.placement_id)
+            executor.hurry(self.order.placement_id)
         self.put(self.gang.stop)
 
     def turn(self, gang: placement.Gang) -> None:
-        """Change how often, and when, it has its turn."""
+        """Change the turns of the worker's placement in its rota."""
         if shared := gangs.in_rota(gang):
             for executor in self._executors.values():
-                executor.changes(self.order.placement_id, shared.turns, shared.place)
+                executor.reschedule(self.order.placement_id, shared.turns, shared.place)
 
-    async def live(self, before: Iterable["LiveWorker"] = ()) -> LastReport:
-        """`before`: workers whose GPUs it gets once they are gone."""
-        for worker in before:
+    async def run(self, predecessors: Iterable["LiveWorker"] = ()) -> LastReport:
+        """Run the worker to its end. `predecessors`: workers on the same GPUs, whose end it waits for."""
+        for worker in predecessors:
             await worker.gone.wait()
         try:
-            await self._play()
-        except Exception as error:  # whatever went wrong ends this worker, and no other
-            log.warning("a worker cannot go on", placement=self.order.placement_id, exc_info=True)
-            self._last = self._unplayable(error)
+            await self._run_gang()
+        except Exception as error:  # an error ends this worker, and no other
+            log.warning(
+                "a worker ends by an error of the agent", placement=self.order.placement_id, exc_info=True
+            )
+            self._last = self._report_of(error)
         await self._clean_up()
         self.gone.set()
-        assert self._last is not None, "a gang that has gone has said how"
+        assert self._last is not None, "a gang that is gone has sent its last report"
         return self._last
 
     async def read(self) -> None:
-        """Hand on what its ranks printed since the last time."""
+        """Pass on what its ranks have printed since the last call."""
         async with self._reading:
             for rank, tail in self._tails.items():
                 self._write(rank, await asyncio.to_thread(tail.lines))
 
     # ---- its life
 
-    async def _play(self) -> None:
+    async def _run_gang(self) -> None:
         await self._perform(self._beginning())
         while self.gang.state is not GangState.GONE:
             happened = await self._inputs.get()
             await self._perform(happened())
 
     def _beginning(self) -> effects.Actions:
-        found = self._launcher.found()
+        found = self._launcher.adopted_ranks()
         if not found:
             return self.gang.begin()
         self._watch(found)
@@ -172,9 +177,9 @@ class LiveWorker:
     def _perform_small(self, action: effects.QuickAction) -> None:
         match action:
             case effects.SendLine(line, rank):
-                self._tell(line, rank)
+                self._send(line, rank)
             case effects.SetTimer(due, after_s):
-                rings = partial(self.put, partial(self.gang.rang, due))
+                rings = partial(self.put, partial(self.gang.timer_fired, due))
                 self._alarms.append(asyncio.get_running_loop().call_later(after_s, rings))
             case effects.PrintLine(rank, text):
                 self._print(rank, text)
@@ -183,25 +188,25 @@ class LiveWorker:
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:
         self._processes = processes
-        self._join_executors(unheard=self._launcher.adopted)
+        self._join_executors(unconfirmed=self._launcher.adopted)
         for rank in processes:
-            task = asyncio.create_task(self._see_end(rank))
+            task = asyncio.create_task(self._watch_end(rank))
             self._watching.add(task)
             task.add_done_callback(self._watching.discard)
 
-    def _join_executors(self, *, unheard: bool) -> None:
+    def _join_executors(self, *, unconfirmed: bool) -> None:
         if (shared := gangs.in_rota(self.order.gang)) is None:
             return
         for rank, executor in self._executors.items():
             participant = Participant(
-                self.order.placement_id, tell=partial(self._tell, rank=rank), end=partial(self._end, rank)
+                self.order.placement_id, send=partial(self._send, rank=rank), end=partial(self._end, rank)
             )
-            executor.joins(participant, shared.turns, shared.place, unheard=unheard)
+            executor.join(participant, shared.turns, shared.place, unconfirmed=unconfirmed)
 
     def _end(self, rank: int, reason: str) -> None:
-        self.put(partial(self.gang.hangs, rank, reason))
+        self.put(partial(self.gang.end_hung, rank, reason))
 
-    async def _see_end(self, rank: int) -> None:
+    async def _watch_end(self, rank: int) -> None:
         try:
             end = await self._end_of(rank)
         except Exception as error:  # noqa: BLE001 - it is raised where a worker ends
@@ -212,22 +217,25 @@ class LiveWorker:
     async def _end_of(self, rank: int) -> ProcessEnd:
         code, number = await self._processes[rank].ended()
         if rank in self._executors:
-            self._executors[rank].leaves(self.order.placement_id)
-        await self._hear_out(rank)
+            self._executors[rank].leave(self.order.placement_id)
+        await self._read_last_messages(rank)
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
         full = await in_own_thread(partial(self._host.folders.full, self.order))
         return ProcessEnd(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
 
-    async def _hear_out(self, rank: int) -> None:
-        """Read what a rank still said, and what it wrote down in case nobody was connected."""
+    async def _read_last_messages(self, rank: int) -> None:
+        """Take the last messages of a rank that has ended: from its connection, and from its file.
+
+        A rank writes its last message to a file too, since the agent may be away when it ends.
+        """
         connection = self._connections.get(rank)
         if connection is not None:
             try:
-                async with asyncio.timeout(HANG_UP_LIMIT_S):
+                async with asyncio.timeout(LAST_MESSAGE_LIMIT_S):
                     await connection.closed.wait()
             except TimeoutError:
-                pass  # a process of the job's still holds the line
+                pass  # another process of the job still holds the connection
         text = await asyncio.to_thread(_read, RankFiles(self._folder, rank))
         if message := messages.message_in_file(text):
             self.heard(rank, message)
@@ -235,13 +243,15 @@ class LiveWorker:
     # ---- its end
 
     async def _clean_up(self) -> None:
-        """Remove what can be removed; failures are ignored, so that the worker's end is not delayed."""
+        """Remove what the worker leaves. An error is logged, so that it does not delay the worker's end."""
         launcher = self._launcher
-        for step in (launcher.kill, self._hang_up, self._read_out, launcher.remove, self._forget):
+        for step in (launcher.kill, self._hang_up, self._read_rest, launcher.remove, self._remove_folder):
             try:
                 await step()
             except Exception:
-                log.warning("a worker left something", placement=self.order.placement_id, exc_info=True)
+                log.warning(
+                    "a worker is not cleaned up completely", placement=self.order.placement_id, exc_info=True
+                )
 
     async def _hang_up(self) -> None:
         for alarm in self._alarms:
@@ -251,33 +261,33 @@ class LiveWorker:
         for connection in self._connections.values():
             connection.close()
         for executor in self._executors.values():
-            executor.leaves(self.order.placement_id)
+            executor.leave(self.order.placement_id)
 
-    async def _read_out(self) -> None:
+    async def _read_rest(self) -> None:
         async with self._reading:
             for rank, tail in self._tails.items():
                 for lines in await asyncio.to_thread(list, tail.rest()):
                     self._write(rank, lines)
 
-    async def _forget(self) -> None:
-        async with self._reading:  # who reads on would write down how far
+    async def _remove_folder(self) -> None:
+        async with self._reading:  # a reader would write its position into the folder
             self._tails.clear()
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
-    def _unplayable(self, error: Exception) -> LastReport:
-        own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in OF_THE_NODE)
+    def _report_of(self, error: Exception) -> LastReport:
+        own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in NODE_ERRORS)
         reason = f"cannot be started: {error}"
         if not own:
             return Interrupted(self.order.placement_id, reason)
-        absent = isinstance(error, OSError) and error.errno in ABSENT
+        absent = isinstance(error, OSError) and error.errno in ABSENT_ERRORS
         return Failed(self.order.placement_id, reason, absent=absent)
 
     # ---- small things
 
-    def _tell(self, line: bytes, rank: int | None) -> None:
+    def _send(self, line: bytes, rank: int | None) -> None:
         for number, connection in self._connections.items():
             if rank is None or number == rank:
-                connection.tell(line)
+                connection.send(line)
 
     def _print(self, rank: int, text: str) -> None:
         self._write(rank, [f"hopyard: {text}"])
@@ -289,7 +299,10 @@ class LiveWorker:
 
 
 def _read(files: RankFiles) -> bytes:
-    """Empty: it wrote nothing down. The folder is the job's account's: what is no file is not followed."""
+    """A rank's last-message file; empty: there is none.
+
+    The job's account owns its folder, so a link or anything else that is no plain file is not read.
+    """
     try:
         descriptor = os.open(files.last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,1 +1,1 @@
-"""The agent's work outside its core: node, claim, heartbeat, and the runner of its node's workers."""
+"""The agent's work outside its core: its node, claim, heartbeats, jobs' output, and the emulated runner."""

@@ -1,7 +1,7 @@
-"""Claims a node for an agent whose settings name none: the first that no other agent has.
+"""Claims a node for an agent whose settings name none: the first that no other agent has claimed.
 
-A claim is a lease on the bus; its value names the holder. While the bus is away no other agent
-can take it; an agent ends only when another one has its claim.
+A claim is a lease on the bus whose value names the holder. While the bus is away nobody can take it, so an
+agent ends only when another agent has its claim.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from shared.runtime.lease import Lease
 from shared.runtime.service import Inbox
 
 RENEWALS = 3
-"""attempts to renew a claim within its lease"""
+"""renewals of a claim within the time of its lease"""
 
 log = structlog.get_logger()
 
 
 class ClaimLost(RuntimeError):
-    """Another agent stands for the node: this one was away for longer than its claim lasts."""
+    """Another agent has claimed the node, because this one did not renew its claim in time."""
 
 
 class Claim:
-    """`holder`: the agent's life, or a name that outlives it, by which its next life has the claim at once.
+    """`holder`: the agent's life; or a lasting name, so that its next life can claim the node at once.
 
     `lease_s`: real seconds for which a claim lasts without renewal.
     """
@@ -37,14 +37,14 @@ class Claim:
         self._lease = Lease(bus, f"claim/{node.node_id}", holder.encode(), ttl_s=lease_s)
 
     async def take(self) -> bool:
-        """Renew the claim, or win it (again, where it ran out); false: another agent has it.
+        """Renew the claim, or win it if nobody has it; false: another agent has it.
 
         Raises Unavailable.
         """
         return await self._lease.renew() or await self._lease.win() is not None
 
     async def keep(self, _: Inbox) -> None:
-        """A task of the service: renew for ever, at once to begin with. Raises ClaimLost."""
+        """A task of the service: renew the claim at once and then for ever. Raises ClaimLost."""
         while True:
             try:
                 if not await self.take():
@@ -55,7 +55,7 @@ class Claim:
 
 
 async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, holder: str, lease_s: float) -> Claim:
-    """Claim the first node that no agent has; while all are taken, wait until one is free."""
+    """Claim the first node that no agent has claimed; wait while there is none."""
     waits = False
     while True:
         for node in nodes:
@@ -74,5 +74,5 @@ async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, holder: str, l
 
 
 async def pause(clock: Clock, lease_s: float) -> None:
-    """Sleep until a claim's next renewal, or until it is worth looking again."""
+    """Sleep for the time between two renewals of a claim."""
     await clock.sleep(clock.cluster_s(lease_s / RENEWALS))

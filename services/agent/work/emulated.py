@@ -1,8 +1,8 @@
-"""The runner on an emulated world: alarms on the clock in place of processes.
+"""The emulated runner: computes how its workers would train, with alarms on the clock in place of processes.
 
-Every worker waits for one alarm at a time: to be up, to have measured, for its next checkpoint or the end
-of its stretch, to have saved. Progress is computed, never stepped: a stretch of running has one rate, and
-the samples done at any instant follow from it.
+Every worker waits for one alarm at a time: that it is up, has measured, reaches its next checkpoint or the
+end of its stretch, or has saved. A stretch of running has one rate, from which the samples done at any time
+follow; nothing is computed step by step.
 """
 
 import math
@@ -30,7 +30,7 @@ from services.agent.tasks import (
 )
 from services.agent.work.printed import ended, rank, saved, started, trained
 from services.agent.work.progress import Progress
-from services.agent.work.rotas import Emulated, Rota, rota_of
+from services.agent.work.rotas import EmulatedWorker, Rota, rota_of
 from services.agent.work.runner import Write
 from services.agent.work.world import DoesNotFit, World, WorldFactory
 from shared.domain import gangs
@@ -68,12 +68,12 @@ class EmulatedRunner:
         self._observe_every_s = observe_every_s
         self.residents_max = residents_max
         self._residents = Residents()
-        self._workers: dict[PlacementId, Emulated] = {}
+        self._workers: dict[PlacementId, EmulatedWorker] = {}
         self._report: Callable[[Report], None]
         self._write: Write | None = None
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """Nothing to adopt: what is emulated ends with its agent."""
+        """None: emulated workers end with their agent."""
         return ()
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
@@ -92,11 +92,11 @@ class EmulatedRunner:
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
         if order.placement_id in self._workers:
             return
-        worker = self._workers[order.placement_id] = Emulated(order)
+        worker = self._workers[order.placement_id] = EmulatedWorker(order)
         self._print(worker, started, gpu_indices)
         self._wait(worker, self._clock.now() + self._start_s(worker), self._be_up)
 
-    def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - nobody has to meet
+    def train(self, placement_id: PlacementId, meeting: str) -> None:  # noqa: ARG002 - emulated processes need not meet
         worker = self._workers.get(placement_id)
         if worker is None or worker.stopping or worker.progress is not None or worker.rota is not None:
             return
@@ -120,7 +120,7 @@ class EmulatedRunner:
             worker.rota.deal()
 
     def stop(self, placement_id: PlacementId) -> None:
-        """Save what there is to save: the leader writes the checkpoint, nobody else has one."""
+        """Stop a worker; that of the leader saves a checkpoint first, which takes `checkpoint_s`."""
         worker = self._workers.get(placement_id)
         if worker is None or worker.stopping:
             return
@@ -140,7 +140,7 @@ class EmulatedRunner:
             self._end(worker, Completed(placement_id, progress.total))
             return
         last = Stopped(placement_id, progress.done)
-        if gangs.resident(order.gang):  # it stays in memory, and is saved beside what runs next
+        if gangs.resident(order.gang):  # it stays in GPU memory, and is saved while the next job runs
             self._end(worker, last)
         else:
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
@@ -148,9 +148,12 @@ class EmulatedRunner:
     async def all_reduces(
         self,
         question: OpenAllReduce | JoinAllReduce,
-        gpu_indices: tuple[int, ...],  # noqa: ARG002 - a world's GPUs are alike
+        gpu_indices: tuple[int, ...],  # noqa: ARG002 - GPUs of an emulated node are alike
     ) -> AllReduceMeeting | AllReduceTimes:
-        """A world needs no processes, so nobody meets; every node sleeps as long."""
+        """The world computes the times.
+
+        Every node of the ring sleeps as long as the all-reduces would take.
+        """
         if isinstance(question, OpenAllReduce):
             return AllReduceMeeting(meeting="", sizes=question.sizes)
         ring = question.ring
@@ -178,8 +181,8 @@ class EmulatedRunner:
 
     # ---- the life of a worker
 
-    def _start_s(self, worker: Emulated) -> float:
-        """A job whose processes stand by is switched to; any other one starts anew."""
+    def _start_s(self, worker: EmulatedWorker) -> float:
+        """Seconds until the worker is up: a switch if its processes stand by, else a start."""
         order = worker.order
         if not gangs.resident(order.gang):
             return self._startup_s
@@ -188,15 +191,15 @@ class EmulatedRunner:
         worker.up = self._residents.enter(order.job_id, gpus, room=self.residents_max * node.gpus)
         return self._world.switch_s(order.spec) if worker.up else self._startup_s
 
-    def _wait(self, worker: Emulated, then: float, do: Callable[[Emulated], None]) -> None:
+    def _wait(self, worker: EmulatedWorker, then: float, do: Callable[[EmulatedWorker], None]) -> None:
         worker.alarm = self._clock.at(then, lambda: do(worker))
 
-    def _print(self, worker: Emulated, say: Callable[[StartOrdered, V], str], about: V) -> None:
-        """Print a line of the job, if lines are kept."""
+    def _print(self, worker: EmulatedWorker, say: Callable[[StartOrdered, V], str], about: V) -> None:
+        """Print a line in the job's output, if output is kept."""
         if self._write is not None:
             self._write(worker.order.job_id, rank(worker.order), say(worker.order, about))
 
-    def _end(self, worker: Emulated, last: Report) -> None:
+    def _end(self, worker: EmulatedWorker, last: Report) -> None:
         if worker.rota is not None:
             worker.rota.leave(worker)
         del self._workers[worker.order.placement_id]
@@ -204,13 +207,13 @@ class EmulatedRunner:
         self._print(worker, ended, last)
         self._report(last)
 
-    def _be_up(self, worker: Emulated) -> None:
+    def _be_up(self, worker: EmulatedWorker) -> None:
         worker.up = True
         self._report(Started(worker.order.placement_id))
         if worker.order.profile_iterations:
             self._measure(worker)
 
-    def _measure(self, worker: Emulated) -> None:
+    def _measure(self, worker: EmulatedWorker) -> None:
         order, iterations = worker.order, worker.order.profile_iterations
         node = order.nodes[0]
         try:
@@ -223,11 +226,11 @@ class EmulatedRunner:
             worker, self._clock.now() + plain_sum(measured.iteration_s), lambda one: self._end(one, done)
         )
 
-    def _run_on(self, worker: Emulated, progress: Progress) -> None:
-        """Train until the stretch's end or the job's, whichever comes first.
+    def _run_on(self, worker: EmulatedWorker, progress: Progress) -> None:
+        """Begin the next stretch, which ends with the job if that comes first.
 
-        A stretch lasts as long as all before it together: what an observation teaches grows with the time
-        it covers, and what is known already makes the next one worth less.
+        From the third on a stretch lasts as long as all before it together: the more is observed already, the
+        less a further observation of the same length would add.
         """
         order = worker.order
         if progress.complete:
@@ -242,16 +245,17 @@ class EmulatedRunner:
             return
         assert stretch.throughput > 0, "a gang that fits makes progress"
         worker.stretches += 1
-        if worker.stretches > 2:  # noqa: PLR2004 - from the third on each is as long as all before it
+        if worker.stretches > 2:  # noqa: PLR2004 - see above
             worker.stretch_s *= 2
         progress.rate = stretch.throughput
         observed = Observed(order.placement_id, min(worker.stretch_s, progress.left_s), stretch)
         self._go_on(worker, progress, observed)
 
-    def _go_on(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
-        """Until the next checkpoint, or else the end of the stretch.
+    def _go_on(self, worker: EmulatedWorker, progress: Progress, observed: Observed) -> None:
+        """Wait for the next checkpoint or the end of the stretch, whichever comes first.
 
-        Both are counted from where the last stretch ended and not from now: waking late loses no time.
+        Both are counted from the end of the last stretch, not from now, so that an alarm that rings late
+        costs the job nothing.
         """
         end = progress.since + observed.seconds
         if worker.save_at < end:
@@ -261,24 +265,27 @@ class EmulatedRunner:
 
     # ---- in a rota
 
-    def _take_turns(self, worker: Emulated) -> None:
+    def _take_turns(self, worker: EmulatedWorker) -> None:
         rota = rota_of(worker, self._workers.values()) or Rota(
             self._world,
             self._clock,
             worker,
             observe_every_s=self._observe_every_s,
-            going_on=self._go_on_in_turns,
+            rate_changed=self._go_on_in_turns,
         )
         try:
             rota.check(worker)
         except DoesNotFit as error:
-            if worker.progress is not None:  # where another node leads the job, that one says so
+            if worker.progress is not None:  # another node that leads the job reports it otherwise
                 self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
         else:
             rota.join(worker)
 
-    def _go_on_in_turns(self, worker: Emulated) -> None:
-        """Until its next checkpoint or its end, at the rate that it has now; 0: nothing but checkpoints."""
+    def _go_on_in_turns(self, worker: EmulatedWorker) -> None:
+        """Wait for the next checkpoint or the job's end, at its present rate.
+
+        At rate 0 only checkpoints come.
+        """
         progress = worker.progress
         assert progress is not None, "it trains"
         if worker.alarm is not None:
@@ -289,25 +296,25 @@ class EmulatedRunner:
         else:
             self._wait(worker, end, lambda one: self._complete_in_turns(one, progress))
 
-    def _save_in_turns(self, worker: Emulated, progress: Progress) -> None:
+    def _save_in_turns(self, worker: EmulatedWorker, progress: Progress) -> None:
         self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))
         self._print(worker, saved, progress.at(worker.save_at))
         worker.save_at += worker.order.spec.checkpoint_interval_s
         self._go_on_in_turns(worker)
 
-    def _complete_in_turns(self, worker: Emulated, progress: Progress) -> None:
-        assert worker.rota is not None, "who has left has no alarm"
+    def _complete_in_turns(self, worker: EmulatedWorker, progress: Progress) -> None:
+        assert worker.rota is not None, "a worker that has left its rota has no alarm"
         self._end(worker, Completed(worker.order.placement_id, progress.total))
 
     # ---- on GPUs of its own
 
-    def _save(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
+    def _save(self, worker: EmulatedWorker, progress: Progress, observed: Observed) -> None:
         self._report(Saved(worker.order.placement_id, progress.at(worker.save_at)))
         self._print(worker, saved, progress.at(worker.save_at))
         worker.save_at += worker.order.spec.checkpoint_interval_s
         self._go_on(worker, progress, observed)
 
-    def _finish(self, worker: Emulated, progress: Progress, observed: Observed) -> None:
+    def _finish(self, worker: EmulatedWorker, progress: Progress, observed: Observed) -> None:
         progress.go_on(observed.seconds)
         if observed.seconds == worker.stretch_s:
             self._report(observed)
@@ -316,7 +323,7 @@ class EmulatedRunner:
 
 
 def _progress(order: StartOrdered, now: float) -> Progress:
-    """To the end of the job, or of a copy's share of it."""
+    """The progress of a worker that starts now: to the end of the job, or of its copy's share."""
     done, until = order.samples_done, order.until
     if until is None:
         return Progress(total=order.spec.samples, done=done, since=now)
@@ -324,13 +331,13 @@ def _progress(order: StartOrdered, now: float) -> Progress:
 
 
 def _key(order: StartOrdered) -> str:
-    """What seeds the draws of a stretch: each copy has its own."""
+    """The seed of a placement's random draws; each copy has its own."""
     own = "" if order.until is None else f"/{order.node_id}"
     return f"{order.placement_id}{own}"
 
 
 def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:
-    """A `RunnerFactory`: on the world that the settings name. Raises UnknownPlugin, InvalidFile."""
+    """A `RunnerFactory`, with the world that the settings name. Raises UnknownPlugin, InvalidFile."""
     more = read_file(settings.catalogue, CatalogueFile) if settings.catalogue else NOTHING_MORE
     try:
         return emulated_with(more, settings, clock)
@@ -339,7 +346,7 @@ def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:
 
 
 def emulated_with(catalogue: CatalogueFile, settings: Settings, clock: Clock) -> EmulatedRunner:
-    """As `emulated`, with these entries and those of no file. Raises UnknownPlugin, InvalidCatalogue."""
+    """As `emulated`, with this catalogue in place of a file. Raises UnknownPlugin, InvalidCatalogue."""
     make: WorldFactory = WORLDS.load(settings.world)
     return EmulatedRunner(
         make(settings, catalogue),

@@ -1,4 +1,4 @@
-"""Sends a heartbeat at equal intervals: the agent lives, and this runs on its node."""
+"""Sends heartbeats at equal intervals: that the agent is alive, and what runs on its node."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,13 +8,13 @@ from services.agent.work.runner import Runner
 from shared.runtime.service import Inbox, Ports
 
 TEXT_MAX = 400
-"""characters of a trouble"""
+"""characters of a trouble that are sent"""
 
 
 def heartbeat(
     ports: Ports, runner: Runner, *, node_id: NodeId, life: str, every_s: float
 ) -> Callable[[Inbox], Awaitable[None]]:
-    """A task of the service; `every_s` in cluster seconds."""
+    """A task of the service that sends one every `every_s` cluster seconds."""
 
     async def beat(_: Inbox) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""Which node an agent stands for; who finds it is a plug-in."""
+"""Finds the node that an agent stands for, by the plug-in that the setting `nodes` names."""
 
 import time
 from typing import Protocol
@@ -25,16 +25,16 @@ class AgentNode(msgspec.Struct, frozen=True, kw_only=True):
     life: str
     """new at every start of the agent"""
     tasks: tuple[Task, ...] = ()
-    """for as long as the agent runs: one holds the node, and raises once another agent stands for it"""
+    """run as long as the agent does; one renews the claim on the node, and raises if another agent has it"""
     seen: GpusSeen = ALL_WELL
-    """the GPUs of the node"""
+    """state of the node's GPUs at the start"""
 
 
 class NodeProvider(Protocol):
     """What the setting `nodes` names: an entry point of `hopyard.nodes`, or `module:attribute`."""
 
     async def __call__(self, settings: Settings, ports: Ports) -> AgentNode:
-        """Waits until there is a node. Raises UnknownNode, InvalidFile, InvalidCluster."""
+        """Find a node; waits until one is free. Raises UnknownNode, InvalidFile, InvalidCluster."""
         ...
 
 
@@ -49,15 +49,15 @@ async def of_cluster_file(settings: Settings, ports: Ports) -> AgentNode:
 
 
 def named_node(settings: Settings) -> Node:
-    """Raises UnknownNode, InvalidFile, InvalidCluster."""
+    """The node that the settings name. Raises UnknownNode, InvalidFile, InvalidCluster."""
     for node in _cluster_nodes(settings):
         if node.node_id == settings.node:
             return node
     raise UnknownNode(f"{settings.cluster} has no node {settings.node!r}")
 
 
-def lent(node: Node, settings: Settings, clock: Clock) -> Node:
-    """With the time at which it goes away, where the settings say that it does."""
+def with_end_time(node: Node, settings: Settings, clock: Clock) -> Node:
+    """The node, with the cluster time at which it goes away if the setting `node_until` gives one."""
     if not settings.node_until:
         return node
     left_s = settings.node_until - time.time()

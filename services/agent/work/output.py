@@ -1,7 +1,8 @@
 """Keeps what jobs print: files of bounded size by job and rank, the oldest dropped first.
 
-FOLDER/NODE/JOB/RANK/START.log holds lines `TIME TEXT`. START is the number of bytes that were printed before
-the file's first, so a position stays what it is while files come and go, and when the agent starts anew.
+FOLDER/NODE/JOB/RANK/START.log holds lines `TIME TEXT`. START is the number of bytes that the rank had printed
+before this file. So a position in a rank's output stays valid when files are dropped and when the agent
+starts again.
 """
 
 import errno
@@ -28,10 +29,10 @@ LINE_MAX = 8_192
 PAGE_MAX_BYTES = 262_144
 """bytes of one rank's output in one answer"""
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
-"""of a job: what is none leads out of the folder"""
+"""a job's name; any other text could lead out of the folder"""
 _LINE = re.compile(rb"(?P<at>-?\d+\.\d{3}) (?P<text>.*)")
 OPEN_MAX = 64
-"""number of files that are kept open"""
+"""files that are kept open at most"""
 
 
 class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,7 @@ class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     """number of files of one rank"""
     node_bytes: int
+    """of all jobs of the node together"""
 
 
 class _OpenFile(msgspec.Struct):
@@ -49,32 +51,32 @@ class _OpenFile(msgspec.Struct):
 
 
 class OutputFiles:
-    """Of the jobs on one node."""
+    """The output of the jobs on one node."""
 
     def __init__(self, folder: Path, clock: Clock, limits: OutputLimits) -> None:
         self._folder = folder
         self._clock = clock
         self._limits = limits
         self._open: OrderedDict[tuple[JobId, int], _OpenFile] = OrderedDict()
-        self._missed: tuple[int, str] = 0, ""
-        """lines that could not be kept since the last that could, and why"""
+        self._lost_lines: tuple[int, str] = 0, ""
+        """(number, reason) of the lines that could not be written since the last one that could"""
 
     def write(self, job_id: JobId, rank: int, text: str) -> None:
-        """A line. Its end, and what else would break it, is taken off.
+        """Add a line of a rank; line breaks in it become spaces.
 
-        What cannot be kept, on a full disk say, is counted, and said with the next line that can: a job must
-        not end for its lines.
+        A line that cannot be written, as on a full disk, must not end a job. Such lines are counted, and the
+        next line that can be written is preceded by one that says how many are missing.
         """
-        missed, reason = self._missed
+        missed, reason = self._lost_lines
         try:
             if missed:
                 self._append(job_id, rank, f"hopyard: {missed} lines of this node were not kept: {reason}")
             self._append(job_id, rank, " ".join(text.splitlines())[:LINE_MAX])
         except OSError as error:
-            self._forget(job_id, rank)
-            self._missed = missed + 1, error.strerror or str(error)
+            self._close(job_id, rank)
+            self._lost_lines = missed + 1, error.strerror or str(error)
         else:
-            self._missed = 0, ""
+            self._lost_lines = 0, ""
 
     def _append(self, job_id: JobId, rank: int, line: str) -> None:
         data = f"{self._clock.now():.3f} {line}\n".encode(errors="replace")
@@ -86,12 +88,13 @@ class OutputFiles:
         now.size += len(data)
 
     def read(self, question: ReadOutput) -> OutputPage:
+        """The output of a job's ranks on this node, from the positions that the question gives."""
         folder = self._folder / question.job_id
         if not _NAME.fullmatch(question.job_id):
             return OutputPage(ranks=())
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         ranks = sorted(int(name) for name in names if name.isdecimal())
-        return OutputPage(ranks=tuple(_stretch(folder / str(rank), rank, question) for rank in ranks))
+        return OutputPage(ranks=tuple(_page_of_rank(folder / str(rank), rank, question) for rank in ranks))
 
     def close(self) -> None:
         while self._open:
@@ -110,7 +113,7 @@ class OutputFiles:
                 self._make_room(job_id)
             newest = (_starts(folder) or [0])[-1]
             file = (folder / _name(newest)).open("ab+", buffering=0)
-            _mend(file)
+            _end_cut_line(file)
             self._open[key] = _OpenFile(file, folder, newest, file.tell())
             if len(self._open) > OPEN_MAX:
                 self._open.popitem(last=False)[1].file.close()
@@ -118,7 +121,7 @@ class OutputFiles:
         return self._open[key]
 
     def _rotated(self, job_id: JobId, rank: int, full: _OpenFile) -> _OpenFile:
-        self._forget(job_id, rank)
+        self._close(job_id, rank)
         start = full.start + full.size
         file = (full.folder / _name(start)).open("ab", buffering=0)
         self._open[job_id, rank] = now = _OpenFile(file, full.folder, start, 0)
@@ -127,13 +130,13 @@ class OutputFiles:
         self._make_room(job_id)
         return now
 
-    def _forget(self, job_id: JobId, rank: int) -> None:
-        """Close its file: what is in it is looked up when it is opened again."""
+    def _close(self, job_id: JobId, rank: int) -> None:
+        """Close the rank's file; its size is read again when it is opened next."""
         if was := self._open.pop((job_id, rank), None):
             was.file.close()
 
     def _make_room(self, but: JobId) -> None:
-        """Drop the jobs that printed nothing for longest, until the rest is small enough."""
+        """Drop the jobs that have printed nothing for longest, until the rest is small enough."""
         jobs = sorted((_newest(path), path) for path in self._folder.iterdir() if path.name != but)
         used = sum(path.stat().st_size for path in _files(self._folder))
         for _, path in jobs:
@@ -146,7 +149,7 @@ class OutputFiles:
 
 
 def output_files(settings: Settings, clock: Clock, node_id: NodeId) -> OutputFiles | None:
-    """None: nothing is kept."""
+    """None: the settings say to keep no output."""
     if not settings.output_folder:
         return None
     limits = OutputLimits(
@@ -157,7 +160,7 @@ def output_files(settings: Settings, clock: Clock, node_id: NodeId) -> OutputFil
     return OutputFiles(Path(settings.output_folder) / node_id, clock, limits)
 
 
-def _stretch(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
+def _page_of_rank(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
     starts = _starts(folder)
     after = question.after.get(rank)
     if after is None:
@@ -192,15 +195,15 @@ def _from(folder: Path, starts: list[int], first: int) -> Iterator[bytes]:
             yield file.read()
 
 
-def _mend(file: FileIO) -> None:
-    """End a line that was cut short when the agent was killed."""
+def _end_cut_line(file: FileIO) -> None:
+    """Add the missing end to a line that was cut short when the agent was killed."""
     if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
         file.write(b"\n")
     file.seek(0, os.SEEK_END)
 
 
 def _lines(data: bytes) -> tuple[PrintedLine, ...]:
-    """Those that are whole."""
+    """The complete lines in `data`."""
     found = filter(None, map(_LINE.fullmatch, data.split(b"\n")))
     return tuple(PrintedLine(float(one["at"]), one["text"].decode(errors="replace")) for one in found)
 

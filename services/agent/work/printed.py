@@ -1,6 +1,6 @@
 """The lines that an emulated job prints about its progress. Pure.
 
-Progress comes with checkpoints and at the ends of stretches, which grow: a few lines an hour.
+It prints them at checkpoints and at the ends of stretches, which grow longer: a few lines an hour.
 """
 
 from schemas.events import StartOrdered
@@ -10,7 +10,7 @@ from shared.domain import gangs
 
 
 def rank(order: StartOrdered) -> int:
-    """Of the first GPU that the gang has on the node, counted over its members."""
+    """The number in the gang of the rank that prints: the first on this node."""
     before = (one.gpus for one in order.gang.members if one.node < order.node_id)
     return sum(before)
 

@@ -5,7 +5,7 @@ import math
 import msgspec
 
 ROUNDING = 1e-6
-"""relative to the whole way: who is this close to its end has reached it"""
+"""share of all samples that may be missing at the end, for rounding"""
 
 
 class Progress(msgspec.Struct, kw_only=True):
@@ -13,7 +13,7 @@ class Progress(msgspec.Struct, kw_only=True):
 
     total: float
     floor: float = 0.0
-    """where the way to `total` begins: of a copy, far from 0 late in a long job"""
+    """samples at its start: above 0 for a copy, so that `ROUNDING` is relative to its share"""
     done: float
     """samples done at `since`"""
     since: float
@@ -21,7 +21,7 @@ class Progress(msgspec.Struct, kw_only=True):
 
     @property
     def left_s(self) -> float:
-        """From `since` to the end, at this rate."""
+        """Seconds from `since` to the end at this rate; infinite at rate 0."""
         left = max(self.total - self.done, 0.0)
         return left / self.rate if self.rate else math.inf if left else 0.0
 
@@ -37,7 +37,7 @@ class Progress(msgspec.Struct, kw_only=True):
         self.done, self.since = self.at(now), now
 
     def go_on(self, seconds: float) -> None:
-        """Count what is done after so many seconds more; all that is left takes no further moment."""
+        """Move `since` on by `seconds`. If the end is within them, exactly `total` samples are done."""
         ends = seconds >= self.left_s
         self.settle(self.since + seconds)
         if ends:

@@ -1,9 +1,9 @@
-"""Emulated workers, and those that take turns on the same GPUs.
+"""Emulated workers, and rotas of them, which take turns on the same GPUs.
 
-No turn is an event. The world says how fast each job is while these take turns; that holds for a stretch,
-until one comes or goes or takes other turns, or until the stretch is drawn anew. The jobs of a rota may be
-led by unlike nodes. Each of these knows all the jobs, asks about all of them, and counts for its own; asked
-at the same time about the same jobs the world gives all nodes the same answer.
+Single turns are not emulated. The world says how fast each job of the rota is on average; these rates hold
+for a stretch, which ends when a job comes, goes or gets other turns, or after a time. The jobs of a rota may
+be led by different nodes. Each node asks the world about all jobs and counts the samples of those that it
+leads. Asked at one time about the same jobs, the world gives all nodes the same answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,23 +16,24 @@ from shared.domain import gangs, in_turns
 from shared.runtime.clock import Alarm, Clock
 
 
-class Emulated:
+class EmulatedWorker:
     """One worker: its order, its progress once it trains, and the alarm it waits for."""
 
     def __init__(self, order: StartOrdered) -> None:
         self.order = order
         self.progress: Progress | None = None
-        """once it trains, on the node that leads it"""
+        """None: it does not train yet, or another node leads it"""
         self.save_at = 0.0
+        """cluster time of its next periodic checkpoint"""
         self.stretches = 0
         """number of stretches begun so far"""
         self.stretch_s = 0.0
-        """how long the next one lasts"""
+        """seconds that the next stretch lasts"""
         self.stopping = False
         self.up = False
         """whether its processes are up"""
         self.rota: Rota | None = None
-        """while it trains on GPUs that it has in turns"""
+        """the rota that it trains in; None: its GPUs are its own, or it does not train yet"""
         self.alarm: Alarm | None = None
 
     @property
@@ -42,44 +43,47 @@ class Emulated:
 
 
 class Rota:
-    """`going_on`: hears of each job, after its rate has changed."""
+    """Workers that take turns on the same GPUs.
+
+    `rate_changed`: called for each job whose rate has changed.
+    """
 
     def __init__(
         self,
         world: World,
         clock: Clock,
-        first: Emulated,
+        first: EmulatedWorker,
         *,
         observe_every_s: float,
-        going_on: Callable[[Emulated], None],
+        rate_changed: Callable[[EmulatedWorker], None],
     ) -> None:
         self._world = world
         self._clock = clock
-        self._going_on = going_on
+        self._going_on = rate_changed
         self._holder = first.holder
         self._nodes = first.order.nodes
-        self._jobs: dict[PlacementId, Emulated] = {}
+        self._jobs: dict[PlacementId, EmulatedWorker] = {}
         self._observe_every_s = observe_every_s
         self._alarm: Alarm | None = None
 
-    def check(self, worker: Emulated) -> None:
-        """Whether the world knows it there. Raises DoesNotFit."""
+    def check(self, worker: EmulatedWorker) -> None:
+        """Check that the job fits on these GPUs. Raises DoesNotFit."""
         alone = worker.order.spec, gangs.turning(worker.order.gang)
         self._world.rota([alone], self._nodes, key=self._holder, index=0)
 
-    def join(self, worker: Emulated) -> None:
+    def join(self, worker: EmulatedWorker) -> None:
         """Add a job, which trains from now on."""
         worker.rota = self
         self._jobs[worker.order.placement_id] = worker
         self.deal()
 
-    def leave(self, worker: Emulated) -> None:
+    def leave(self, worker: EmulatedWorker) -> None:
         worker.rota = None
         del self._jobs[worker.order.placement_id]
         self.deal()
 
     def deal(self) -> None:
-        """End the stretch of all jobs, and begin one with the turns that they take now."""
+        """End the stretch of all jobs, and begin a new one with their present turns."""
         self._next_stretch(self._observe_every_s)
 
     def end(self) -> None:
@@ -87,7 +91,7 @@ class Rota:
             self._alarm.cancel()
 
     def _next_stretch(self, seconds: float) -> None:
-        """A stretch lasts as long as all before it since the turns changed, as it does of a lone gang."""
+        """Begin a stretch; each lasts as long as all before it since the turns changed."""
         self.end()
         if all(worker.progress is None for worker in self._jobs.values()):
             return
@@ -99,14 +103,14 @@ class Rota:
                 self._going_on(worker)
         self._alarm = self._clock.at(now + seconds, lambda: self._next_stretch(2 * seconds))
 
-    def _rates(self, workers: Iterable[Emulated], now: float) -> tuple[float, ...]:
-        """No two times have the same draws."""
+    def _rates(self, workers: Iterable[EmulatedWorker], now: float) -> tuple[float, ...]:
+        """samples/s of each worker; the time is in the key, so that later stretches have other draws."""
         jobs = [(worker.order.spec, worker.order.gang) for worker in workers]
         return self._world.rota(jobs, self._nodes, key=f"{self._holder} at {now!r}", index=0)
 
 
-def rota_of(worker: Emulated, others: Iterable[Emulated]) -> Rota | None:
-    """The rota that runs on these GPUs."""
+def rota_of(worker: EmulatedWorker, others: Iterable[EmulatedWorker]) -> Rota | None:
+    """The rota that already runs on the worker's GPUs; None: there is none."""
     if not gangs.rota(worker.order.gang):
         return None
     return next((one.rota for one in others if one.rota is not None and one.holder == worker.holder), None)

@@ -1,6 +1,6 @@
-"""The seam between the agent's decisions and the processes they are about; a runner is a plug-in.
+"""The interface between an agent and what runs jobs on its node; a runner is a plug-in.
 
-Above it stand tasks and reports, below it the processes themselves, or a world that stands in for them.
+The core gives tasks to it and gets reports from it. A runner starts processes, or emulates them.
 """
 
 from collections.abc import Callable
@@ -16,79 +16,85 @@ from services.agent.tasks import Report
 from shared.runtime.clock import Clock
 
 Write = Callable[[JobId, int, str], None]
-"""a line that a process of a job printed: the job, the rank of the process in its gang, the line"""
+"""takes a line that a process printed: (job, rank of the process in its gang, line)"""
 
 
 class Runner(Protocol):
-    """Runs workers. Every call but `adopt` and `all_reduces` returns at once; what comes of it is reported.
+    """Runs workers. Every call but `adopt` and `all_reduces` returns at once, and its results are reported.
 
-    Whatever goes wrong with a worker is a report, and no call raises for it. The last report about a worker
-    is a `LastReport`, and there is one for every worker that was started. A call about a worker that is not
-    there changes nothing: its last report is on the way. Nor does a call that repeats an earlier one.
+    An error of a worker is reported, not raised. Every worker that was started gets exactly one `LastReport`,
+    after all its other reports. A call for a worker that does not exist changes nothing (its last report is
+    on the way), nor does a call that repeats an earlier one.
     """
 
     modes: frozenset[type[Mode]]
-    """the modes of synchronisation that it can run; it gets no gangs in others"""
+    """the modes of synchronisation that it can run; it gets gangs of no other mode"""
     workloads: tuple[str, ...]
     """what it can train, each as `MODEL on DATASET`; empty: anything"""
     runs_commands: bool
-    """whether it starts the command of a job, which then must have one"""
+    """whether it starts the commands of jobs; it then gets only jobs that have one"""
     residents_max: int
-    """processes of jobs that stand by between their placements, and run, on a GPU; 0: none stands by"""
+    """jobs whose processes may be on one GPU, running or standing by between placements; 0: none stands by"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """Find the workers of an earlier life, those too that ended while nobody looked; called before `run`.
+        """Find the workers that an earlier life started, also those that have ended since.
 
-        `run` then reports about them as about its own, beginning with Started where they are up: a report
-        that the earlier life made already may come again. One that nobody wants any more is stopped.
+        Called before `run`. `run` reports about them as about its own, beginning with Started if they are up;
+        a report that the earlier life made may come again. The core stops those that are no longer wanted.
         """
         ...
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
-        """Run until cancelled, then end all workers. `write` takes what jobs print; None: nobody wants it."""
+        """Run until cancelled, then end all workers.
+
+        `write`: takes the output of jobs; None: none is kept.
+        """
         ...
 
     def start(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> None:
-        """Bring the processes up; with `order.profile_iterations`, measure.
+        """Start the processes of a worker; with `order.profile_iterations`, measure.
 
-        Processes of others that still end on these GPUs are waited for.
+        It waits for processes of other workers that are still ending on these GPUs.
         """
         ...
 
     def train(self, placement_id: PlacementId, meeting: str) -> None:
-        """Every worker of the gang is up: its processes may meet and train.
+        """Have the processes train: every worker of the gang is up.
 
-        `meeting`: `host:port`, as the gang's rank 0 reported it; this is called on every node then. Empty:
-        they need not meet, and this is called on the nodes of the gang's leaders, or on all of a rota.
+        `meeting`: `host:port` at which the processes meet, as rank 0 reported it; every node gets this call
+        then. Empty: they need not meet, and only the nodes of the gang's leaders, or all nodes of a rota, get
+        it.
         """
         ...
 
     def turn(self, placement_id: PlacementId, gang: Gang) -> None:
-        """In its rota the gang takes these turns from now on."""
+        """Change the turns that the placement takes in its rota to those of `gang`."""
         ...
 
     def stop(self, placement_id: PlacementId) -> None:
-        """Checkpoint and end."""
+        """Have the worker save a checkpoint and end."""
         ...
 
     async def all_reduces(
         self, question: OpenAllReduce | JoinAllReduce, gpu_indices: tuple[int, ...]
     ) -> AllReduceMeeting | AllReduceTimes:
-        """Say where nodes could meet, or take part until all are done: the first node times them.
+        """Open all-reduces: name a place to meet.
 
-        `gpu_indices`: those that may be used, of which the question may want fewer. Raises OSError: they
-        cannot be timed.
+        Or join them: take part to the end; the first node times them. `gpu_indices`: GPUs that may be used;
+        the question may want fewer. Raises OSError: they cannot be timed.
         """
         ...
 
-    def running(self) -> tuple[PlacementId, ...]: ...
+    def running(self) -> tuple[PlacementId, ...]:
+        """Placements with a worker on the node."""
+        ...
 
     def progress(self) -> dict[JobId, float]:
-        """Samples done so far by the jobs that train under this node's lead, of each or of its copy here."""
+        """Samples done so far by each job that this node leads, or by its copy on this node."""
         ...
 
     def troubles(self) -> tuple[str, ...]:
-        """What its workers wait for that the node should give them, in words."""
+        """What its workers wait for because of the node, in words, such as a disk that does not answer."""
         ...
 
 

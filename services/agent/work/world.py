@@ -1,6 +1,6 @@
-"""The seam between an emulated node and the world it stands in: what a job would really do there.
+"""The interface to a world: the model of how fast jobs really train on emulated nodes.
 
-The ground truth is handed to the agent by name (`HOPYARD_WORLD`), and nobody else reads it.
+It is the ground truth that estimates are compared with. Only agents ask it, by the setting `world`.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ class DoesNotFit(RuntimeError):
 
 
 class World(Protocol):
-    """A pure function of its seed: the same question always has the same answer."""
+    """The model; the same question always has the same answer."""
 
     modes: frozenset[type[Mode]]
-    """the modes of synchronisation that it knows; it is asked about no others"""
+    """the modes of synchronisation that it can model; it is asked about no other"""
     workloads: tuple[str, ...]
-    """those that it knows, each as `MODEL on DATASET`, in alphabetical order; empty: any"""
+    """the workloads that it can model, each as `MODEL on DATASET`, in alphabetical order; empty: any"""
 
     def stretch(self, spec: JobSpec, nodes: Sequence[Node], gang: Gang, *, key: str, index: int) -> Stretch:
         """The `index`-th stretch of a placement; `key` (its placement id) seeds its draws.
@@ -37,30 +37,30 @@ class World(Protocol):
     def rota(
         self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int
     ) -> tuple[float, ...]:
-        """samples/s of each job for the `index`-th stretch in which these take turns; `key` seeds its draws.
+        """samples/s of each job in the `index`-th stretch in which they take turns; `key` seeds its draws.
 
         `nodes`: of the members that all gangs have, in their order. Raises DoesNotFit.
         """
         ...
 
     def switch_s(self, spec: JobSpec) -> float:
-        """Seconds that a GPU takes to go over to the job from another, its processes standing by."""
+        """Seconds to switch a GPU from another job to this one, whose processes stand by."""
         ...
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
-        """Raises DoesNotFit."""
+        """The times of a measurement on one GPU of the node. Raises DoesNotFit."""
         ...
 
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
-        """Seconds that a ring takes to reduce `size` bytes, each time."""
+        """Seconds that the ring takes to all-reduce `size` bytes, for each of `repeats` times."""
         ...
 
 
 class WorldFactory(Protocol):
-    """What `HOPYARD_WORLD` names."""
+    """What the setting `world` names: an entry point of `hopyard.worlds`, or `module:attribute`."""
 
     def __call__(self, settings: Settings, catalogue: CatalogueFile) -> World:
-        """`catalogue`: what the user added to what the world knows by itself.
+        """`catalogue`: the user's entries, beside those that the world has by itself.
 
         Raises InvalidCatalogue, InvalidFile.
         """

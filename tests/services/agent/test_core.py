@@ -24,6 +24,7 @@ from services.agent.core import Agent, Superseded
 from services.agent.folds import ENDED_REMEMBERED
 from services.agent.state import State, WorkerState
 from services.agent.tasks import (
+    AllReducesTimed,
     Completed,
     Failed,
     GpusSeen,
@@ -37,8 +38,7 @@ from services.agent.tasks import (
     StartWorker,
     Stopped,
     StopWorker,
-    Timed,
-    TimePaths,
+    TimeAllReduces,
     TrainWorker,
 )
 from shared.domain.core import Asked, Publish, Reply, Work, WorkFailed
@@ -399,16 +399,16 @@ def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
 def test_free_gpus_may_time_their_paths() -> None:
     core, question = Bench().core, asked()
     assert isinstance(question.question, OpenAllReduce)
-    assert core.handle(question, 0.0) == [Work(TimePaths(7, question.question, (0, 1, 2, 3)))]
+    assert core.handle(question, 0.0) == [Work(TimeAllReduces(7, question.question, (0, 1, 2, 3)))]
     times = AllReduceMeeting(meeting="here:1", sizes=(1e6,))
-    assert core.handle(Timed(7, times), 1.0) == [Reply(7, times)]
+    assert core.handle(AllReducesTimed(7, times), 1.0) == [Reply(7, times)]
 
 
 def test_a_part_in_what_another_node_times_takes_free_gpus_too() -> None:
     bench = Bench()
     ring = Ring(members=((node(THERE), 4), (node(), 3)))
     join = JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=2, meeting="there:1")
-    assert bench.core.handle(Asked(7, join), 0.0) == [Work(TimePaths(7, join, (0, 1, 2, 3)))]
+    assert bench.core.handle(Asked(7, join), 0.0) == [Work(TimeAllReduces(7, join, (0, 1, 2, 3)))]
     up(bench, gpus=2)
     assert bench.core.handle(Asked(8, join), 0.0) == [Reply(8, Refused(reason="3 GPUs wanted, 2 free"))]
 
@@ -425,7 +425,7 @@ def test_gpus_that_are_withheld_time_nothing() -> None:
     up(bench, gpus=1)
     [work] = bench.core.handle(asked(gpus=2), 0.0)
     assert isinstance(work, Work)
-    assert isinstance(work.task, TimePaths)
+    assert isinstance(work.task, TimeAllReduces)
     assert work.task.gpu_indices == (2, 3)
 
 

@@ -10,7 +10,7 @@ from schemas.ids import PlacementId
 from schemas.settings import Settings
 from services.agent.core import Superseded
 from services.agent.tasks import Stopped, StopWorker
-from services.agent.work.nodes import lent
+from services.agent.work.nodes import with_end_time
 from shared.runtime.clock import ScaledClock
 from tests.services.agent.agent_bench import HERE, LEAVE_S, LIFE, Bench, formed, joined, node, start, stop
 
@@ -94,5 +94,5 @@ def test_another_agents_life_ends_this_one_all_the_same() -> None:
 def test_the_time_of_a_node_is_known_by_the_clock_of_the_cluster() -> None:
     clock = ScaledClock(origin=time.time() - 50.0, speed=2.0)
     settings = Settings(node_until=time.time() + 100.0)
-    assert lent(node(), Settings(), clock).until is None
-    assert lent(node(), settings, clock).until == pytest.approx(2.0 * 150.0, abs=30.0)
+    assert with_end_time(node(), Settings(), clock).until is None
+    assert with_end_time(node(), settings, clock).until == pytest.approx(2.0 * 150.0, abs=30.0)

@@ -1,1 +1,1 @@
-"""The gang of one placement on one node: pure, without a process."""
+"""The part of a gang on one node, as a pure state machine: its messages, observations and end."""

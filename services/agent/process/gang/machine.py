@@ -1,8 +1,9 @@
 """The ranks of one placement on one node, as a state machine. Pure: events in, effects out.
 
-A rank that ends badly ends the gang: the other ranks would hang, so they get a moment for their last messages
-and are killed. A rank that ends well does not end the gang: others may still be writing. A command that is no
-Python script sends no message: it counts as up before it starts, and starts when the gang has formed.
+When a rank fails or is killed, the other ranks would wait for it for ever. So they get a moment for their
+last messages and are killed. When a rank ends normally, nothing happens: others may still be writing. A
+command that is no Python script sends no messages, so it counts as up before it is started, and is started
+once the gang has formed.
 """
 
 from enum import StrEnum
@@ -27,14 +28,15 @@ from services.agent.process.launch import tasks_of
 from services.agent.tasks import Failed, Saved, Started
 from shared.domain import gangs
 
-LOOK_S, LOOKS = 0.5, 5
-"""how often ranks look whether they shall stop, and how many looks they get at least"""
+STOP_CHECK_S, STOP_CHECKS = 0.5, 5
+"""interval at which ranks check whether to stop, and how many checks their grace must leave time for"""
 LAST_WORDS_S = 2.0
-"""what the others get once a rank has ended badly"""
+"""seconds for the other ranks' last messages, once a rank has ended badly"""
 SAVE_MAX_S = 600.0
-"""of what the last checkpoint took, by its rank's word: a job whose saves take longer asks for its grace"""
+"""the most that the last save's duration, which a rank reports, can add to the grace; a job whose saves take
+longer must ask for a longer grace itself"""
 LEAVING_S = 10.0
-"""what ranks get to end once all have said their last messages"""
+"""seconds for processes to exit, once all ranks have sent their last messages"""
 NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
 NO_TASKS = (
     "its script does not take its batches from attach of hopjob: "
@@ -46,11 +48,11 @@ NOT_MEASURED = "its command is no Python script, whose iterations could be measu
 class GangState(StrEnum):
     STARTING = "starting"
     UP = "up"
-    """waits for the ranks of other nodes, or measures"""
+    """its ranks are up; it waits for the ranks of other nodes, or measures"""
     TRAINING = "training"
     STOPPING = "stopping"
     ENDING = "ending"
-    """a rank has ended badly"""
+    """a rank has ended badly, and the others are about to be killed"""
     GONE = "gone"
 
 
@@ -64,93 +66,100 @@ MOVES: dict[GangState, frozenset[GangState]] = {
     G.ENDING: ALIVE | {G.STOPPING},
     G.GONE: ALIVE | {G.STOPPING, G.ENDING},
 }
-"""state → those it is reached from; where an agent takes a gang over, it may have to train before it says
-that it is up"""
+"""state → the states that may precede it; a gang that was taken over may be ordered to train before it is
+up"""
 
 
 class Gang:
-    """`speaks`: its command is a Python script.
+    """`has_plugin`: its command is a Python script, which runs under the plug-in and sends messages.
 
-    `host`: of this node, for the others; `port`: where rank 0 of a command is met that is no script.
+    `host`: address of this node for the other ranks. `port`: of rank 0, if its command reports none.
     """
 
     def __init__(
-        self, order: StartOrdered, *, speaks: bool, host: str, port: int | None, observe_every_s: float
+        self, order: StartOrdered, *, has_plugin: bool, host: str, port: int | None, observe_every_s: float
     ) -> None:
         self.state = G.STARTING
         self.meeting = ""
-        self.past = WorkerRecord(order)
+        self.record = WorkerRecord(order)
         self.ranks = {rank: RankRecord(rank, port=port) for rank in ranks_on(order)}
         self._order = order
-        self._speaks = speaks
+        self._has_plugin = has_plugin
         self._spawned = False
         self._host = host
         self._stretches = Stretches(order, observe_every_s)
 
     def begin(self) -> Actions:
-        """Begin, unless it was ordered to stop before."""
+        """Start its ranks, or count as up, or fail if its command cannot do what is ordered.
+
+        Nothing if stopped.
+        """
         if self.state is not G.STARTING:
             return []
-        if self._speaks:
+        if self._has_plugin:
             return self._spawn("")
-        if wanting := self._wanting():
-            return self._gone(SendLastReport(Failed(self._order.placement_id, wanting, lasting=True)))
+        if missing := self._missing():
+            return self._end_with(SendLastReport(Failed(self._order.placement_id, missing, lasting=True)))
         if self._order.profile_iterations:
-            return self._gone(SendLastReport(Failed(self._order.placement_id, NOT_MEASURED, lasting=True)))
+            return self._end_with(
+                SendLastReport(Failed(self._order.placement_id, NOT_MEASURED, lasting=True))
+            )
         return self._all_up()
 
     def taken_over(self) -> Actions:
-        """Instead of `begin`, by an agent that found its ranks."""
+        """Called instead of `begin` if the ranks of an earlier life were found."""
         self._spawned = True
-        return [] if self._speaks else self._all_up()
+        return [] if self._has_plugin else self._all_up()
 
     def train(self, meeting: str) -> Actions:
-        """A second time changes nothing."""
+        """Have the ranks train; a second call changes nothing."""
         if not self._move(G.TRAINING):
             return []
         self.meeting = meeting
-        if self._speaks:
+        if self._has_plugin:
             return [SendLine(messages.go(meeting))]
         return [] if self._spawned else self._spawn(meeting)
 
     def stop(self) -> Actions:
         if not self._move(G.STOPPING):
             return []
-        self.past.stopping = True
+        self.record.stopping = True
         if not self._spawned:
-            return self._over()
+            return self._finish()
         return [SendLine(messages.stop()), Terminate(), SetTimer(Timer.GRACE, self.grace_s)]
 
     @property
     def grace_s(self) -> float:
         """Seconds from the order to stop to the kill."""
-        return max(self._order.spec.grace_s, LOOKS * LOOK_S + 2 * min(self.past.save_s, SAVE_MAX_S))
+        return max(
+            self._order.spec.grace_s, STOP_CHECKS * STOP_CHECK_S + 2 * min(self.record.save_s, SAVE_MAX_S)
+        )
 
     def _spawn(self, meeting: str) -> Actions:
         self._spawned = True
         return [Spawn(meeting)]
 
-    def rang(self, due: Timer) -> Actions:
-        """A timer rang; nothing happens once the gang has gone."""
+    def timer_fired(self, due: Timer) -> Actions:
+        """Kill the worker, unless the timer no longer applies."""
         if due is Timer.GRACE and self.state is not G.STOPPING:
             return []
-        self.past.killed = True
+        self.record.killed = True
         return [Kill()]
 
-    # ---- what ranks say
+    # ---- messages of ranks
 
     def heard(self, number: int, message: messages.RankMessage) -> Actions:
         rank, actions = self.ranks[number], Actions()
         match message:
             case messages.Hello():
                 rank.attached = message.attached
-                actions = self._said_before(number)
+                actions = self._repeated(number)
             case messages.Up():
                 actions = self._up(rank, message)
             case messages.ProfiledMessage():
-                self.past.times = message
+                self.record.times = message
             case messages.ObservedMessage():
-                actions = self._ran(message)
+                actions = self._observed(message)
             case messages.SavedMessage():
                 actions = self._saved(message)
             case messages.DamagedMessage(file, reason):
@@ -160,44 +169,44 @@ class Gang:
                 text = f"no checkpoint could be written, training goes on: {reason}"
                 actions = [PrintLine(number, text)]
             case messages.ReadyMessage() | messages.DoneMessage():
-                pass  # what executors hear
+                pass  # for the executor of its GPU
             case _:
                 actions = self._last_message(rank, message)
         return actions
 
-    def hangs(self, number: int, reason: str) -> Actions:
-        """End a gang of which a rank hangs: no fault of the job's."""
+    def end_hung(self, number: int, reason: str) -> Actions:
+        """End the gang because a rank hangs (it keeps its turn); that is no fault of the job."""
         rank = self.ranks[number]
         return [] if rank.end or rank.message else self._last_message(rank, messages.EndedMessage(reason))
 
-    def _said_before(self, number: int) -> Actions:
-        """Repeat the messages to a rank that connected later; hearing one twice is harmless."""
+    def _repeated(self, number: int) -> Actions:
+        """The message in force, for a rank that connected after it was sent; getting it twice is harmless."""
         if self.state is G.TRAINING:
             return [SendLine(messages.go(self.meeting), number)]
         return [SendLine(messages.stop(), number)] if self.state is G.STOPPING else []
 
     def _up(self, rank: RankRecord, message: messages.Up) -> Actions:
         rank.up, rank.port, rank.attached = True, message.port, rank.attached or message.elastic
-        if not rank.attached and (wanting := self._wanting()):
-            return self._last_message(rank, messages.FailedMessage(reason=wanting))
-        if self.past.kept is None:
-            self.past.kept = message.samples
+        if not rank.attached and (missing := self._missing()):
+            return self._last_message(rank, messages.FailedMessage(reason=missing))
+        if self.record.samples_saved is None:
+            self.record.samples_saved = message.samples
         return self._all_up() if all(one.up for one in self.ranks.values()) else []
 
-    def _wanting(self) -> str:
-        """What the order needs that only a script with `attach` can do; empty if nothing."""
+    def _missing(self) -> str:
+        """What the order needs and only a script with `attach` can do; empty: nothing."""
         if self._order.until is not None:
             return NO_COPY
         several = tasks_of(self._order) or gangs.in_rota(self._order.gang)
         return NO_TASKS if several else ""
 
-    def _ran(self, message: messages.ObservedMessage) -> Actions:
-        self.past.samples = message.samples
-        observed = self._stretches.ran(message)
+    def _observed(self, message: messages.ObservedMessage) -> Actions:
+        self.record.samples = message.samples
+        observed = self._stretches.add(message)
         return [SendReport(observed)] if observed else []
 
     def _saved(self, message: messages.SavedMessage) -> Actions:
-        self.past.kept, self.past.save_s = message.samples, message.seconds
+        self.record.samples_saved, self.record.save_s = message.samples, message.seconds
         return (
             [SendReport(Saved(self._order.placement_id, message.samples))]
             if message.why == "interval"
@@ -208,44 +217,44 @@ class Gang:
         self._move(G.UP)
         port = self.ranks[0].port if 0 in self.ranks else None
         meeting = f"{self._host}:{port}" if port and self._order.gang.gpus > 1 else ""
-        restored = None if self._order.profile_iterations else self.past.kept
+        restored = None if self._order.profile_iterations else self.record.samples_saved
         return [SendReport(Started(self._order.placement_id, meeting, restored))]
 
     def _last_message(self, rank: RankRecord, message: messages.LastMessage) -> Actions:
         rank.message = message
         if not rank.ended_well:
-            self.past.faults.append(rank)
+            self.record.faults.append(rank)
             return self._ending()
         if all(one.message or one.end for one in self.ranks.values()):
             return [SetTimer(Timer.LEAVING, LEAVING_S)]
         return []
 
-    # ---- how ranks end
+    # ---- ends of ranks
 
     def ended(self, number: int, end: ProcessEnd) -> Actions:
         rank = self.ranks[number]
         rank.end = end
         well = self._well(rank)
-        if not (well or self.past.killed or rank in self.past.faults):
-            self.past.faults.append(rank)
+        if not (well or self.record.killed or rank in self.record.faults):
+            self.record.faults.append(rank)
         if all(one.end for one in self.ranks.values()):
-            return self._over()
+            return self._finish()
         return [] if well or self.state is G.STOPPING else self._ending()
 
     def _well(self, rank: RankRecord) -> bool:
         if self._order.profile_iterations:
-            return self.past.stopping or self.past.times is not None
+            return self.record.stopping or self.record.times is not None
         return rank.ended_well
 
     def _ending(self) -> Actions:
         return [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)] if self._move(G.ENDING) else []
 
-    def _over(self) -> Actions:
+    def _finish(self) -> Actions:
         rest = self._stretches.rest()
-        report = verdict(self.past, list(self.ranks.values()))
-        return self._gone(*([SendReport(rest)] if rest else []), SendLastReport(report))
+        report = verdict(self.record, list(self.ranks.values()))
+        return self._end_with(*([SendReport(rest)] if rest else []), SendLastReport(report))
 
-    def _gone(self, *actions: SendReport | SendLastReport) -> Actions:
+    def _end_with(self, *actions: SendReport | SendLastReport) -> Actions:
         self._move(G.GONE)
         return list(actions)
 
@@ -257,6 +266,6 @@ class Gang:
 
 
 def ranks_on(order: StartOrdered) -> range:
-    """The number of ranks on the node that the order is addressed to."""
+    """The ranks, by their numbers in the gang, on the node that the order is addressed to."""
     first = sum(one.gpus for one in order.gang.members if one.node < order.node_id)
     return range(first, first + order.gang.on(order.node_id))

@@ -1,6 +1,7 @@
-"""The messages between agent and ranks: JSON lines on a socket, one object with one key each. Pure.
+"""The messages between agent and ranks: JSON lines on a socket, each an object with one key. Pure.
 
-A rank is a user's process: the types say what it may claim, so that facts and samples made of it are valid.
+A rank is a user's process and may send anything. The types bound it, so that facts and samples made of it are
+valid.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ LINE_MAX_BYTES = 4_000_000
 """a longer line ends the connection"""
 
 Term = Annotated[float, Meta(ge=0, le=1e12)]
-"""so small that sums and products of some are an `Amount`, too"""
+"""small enough that sums and products of a few are still an `Amount`"""
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Iterations = Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=1_000)]
 """a time for each iteration, seconds"""
@@ -31,9 +32,9 @@ class Hello(msgspec.Struct, frozen=True):
     placement: str
     rank: WholeNumber
     pid: WholeNumber
-    """as the rank knows it, which in a container is another than ours"""
+    """as the rank sees it; in a container it differs from the pid outside"""
     attached: bool = False
-    """it saves when it is ordered to, and goes on from there on any number of GPUs"""
+    """its script called `attach`: it saves when ordered to, and can go on with any number of GPUs"""
     samples: Amount = 0.0
     holds: WholeNumber | None = None
     """the round for which it has the turn of its GPU"""
@@ -43,14 +44,14 @@ class Up(msgspec.Struct, frozen=True):
     """The rank has imported its script and restored the checkpoint."""
 
     port: Port | None = None
-    """where rank 0 has its store"""
+    """port of rank 0's store, at which the ranks meet"""
     samples: Amount | None = None
     """samples of the checkpoint that was restored"""
     elastic: bool = False
 
 
 class ProfiledMessage(msgspec.Struct, frozen=True):
-    """What iterations of a measurement took, seconds."""
+    """Times of the iterations of a measurement, seconds."""
 
     data_s: Iterations
     forward_s: Iterations
@@ -59,21 +60,21 @@ class ProfiledMessage(msgspec.Struct, frozen=True):
     iteration_s: Iterations
     parameters: Amount
     memory_share: Fraction | None = None
-    """share of the GPU's memory that was taken"""
+    """share of the GPU's memory that was in use at most"""
     modes: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
     """modes in which the script can train; empty: any"""
 
     def __post_init__(self) -> None:
         columns = (self.data_s, self.forward_s, self.backward_s, self.update_s, self.iteration_s)
         if len(set(map(len, columns))) > 1:
-            raise ValueError("not one number of each kind an iteration")
+            raise ValueError("the lists of times differ in length")
 
 
 class ObservedMessage(msgspec.Struct, frozen=True):
-    """How the gang ran since rank 0 said so last."""
+    """How the gang ran since the last such message of rank 0."""
 
     samples: Amount
-    """done so far, all runs together"""
+    """done by the job so far, in all its runs"""
     seconds: Term
     iterations: Term
     batch: Term
@@ -81,22 +82,23 @@ class ObservedMessage(msgspec.Struct, frozen=True):
     data_s: tuple[tuple[Amount, ...], ...] = ()
     """T_d of the last iterations, by rank"""
     wait_s: tuple[tuple[Amount, ...], ...] = ()
+    """T_w of the same iterations, by rank"""
 
 
 class ReadyMessage(msgspec.Struct, frozen=True):
-    """It wants the turn of its GPU for the tasks of a round; bytes of the GPU's memory, 0: not known."""
+    """The rank wants its turn on the GPU, for the tasks of a round. Memory in bytes; 0: not known."""
 
     round: WholeNumber
     kept: Amount = 0.0
-    """bytes that it keeps between its turns"""
+    """GPU memory that it keeps between its turns"""
     peak: Amount = 0.0
-    """bytes that it takes at most while it computes"""
+    """GPU memory that it takes at most while it computes"""
     whole: Amount = 0.0
-    """bytes that the GPU has"""
+    """all memory of the GPU"""
 
 
 class DoneMessage(msgspec.Struct, frozen=True):
-    """It gives the turn back."""
+    """The rank gives its turn back."""
 
     round: WholeNumber
 
@@ -107,43 +109,48 @@ class SavedMessage(msgspec.Struct, frozen=True):
     samples: Amount
     seconds: Term = 0.0
     why: str = "interval"
+    """`interval`: a periodic checkpoint, which is reported to the core"""
 
 
 class DamagedMessage(msgspec.Struct, frozen=True):
-    """A checkpoint that cannot be read; an older one is."""
+    """A checkpoint cannot be read, so an older one is restored."""
 
     file: str
     reason: str = ""
 
 
 class UnsavedMessage(msgspec.Struct, frozen=True):
-    """A checkpoint that could not be written; training goes on."""
+    """A checkpoint could not be written; training goes on."""
 
     reason: str
 
 
 class StoppedMessage(msgspec.Struct, frozen=True):
+    """The rank ends as ordered. `samples`: in the checkpoint that it wrote; None: it wrote none."""
+
     samples: Amount | None = None
 
 
 class CompletedMessage(msgspec.Struct, frozen=True):
+    """The rank has done all its samples."""
+
     samples: Amount | None = None
 
 
 class FailedMessage(msgspec.Struct, frozen=True):
-    """An exception of the script's own."""
+    """The script raised an exception that is no lost peer."""
 
     reason: str = ""
 
 
 class LostMessage(msgspec.Struct, frozen=True):
-    """A peer is gone."""
+    """The script failed because another rank of the gang is gone."""
 
     reason: str = ""
 
 
 class EndedMessage(LostMessage, frozen=True):
-    """No message of a rank's: it was made to end, which is no fault of the job's."""
+    """Made by the agent, not by a rank: the agent ended the rank, which is no fault of the job."""
 
 
 LastMessage = StoppedMessage | CompletedMessage | FailedMessage | LostMessage
@@ -178,7 +185,7 @@ BY_KEY: Mapping[str, type[RankMessage]] = {
 
 
 def message_in(line: bytes) -> RankMessage | None:
-    """None: a message of a later version. Raises NotAMessage."""
+    """The message in a line; None: a kind that only a later version knows. Raises NotAMessage."""
     try:
         said: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
         known = [(BY_KEY[key], value) for key, value in said.items() if key in BY_KEY]
@@ -188,7 +195,7 @@ def message_in(line: bytes) -> RankMessage | None:
 
 
 def message_in_file(text: bytes) -> RankMessage | None:
-    """What a rank wrote down before it said it; None: nothing, or nothing that can be read."""
+    """The last message that a rank wrote to its file before it sent it; None: none that can be read."""
     try:
         return message_in(text)
     except NotAMessage:
@@ -196,13 +203,16 @@ def message_in_file(text: bytes) -> RankMessage | None:
 
 
 def go(meeting: str) -> bytes:
-    """`meeting`: host:port where the ranks meet; empty: there is nobody to meet."""
+    """Order to train. `meeting`: host:port at which the ranks meet; empty: they need not."""
     host, _, port = meeting.rpartition(":")
     return _line(go={"host": host, "port": int(port or 0)})
 
 
 def turn(number: int) -> bytes:
-    """The GPU is its own until it has said done. `number`: of the round that it said it was ready for."""
+    """Grant of the turn: the GPU is the rank's until it sends done.
+
+    `number`: the round of its ready message.
+    """
     return _line(turn={"round": number})
 
 

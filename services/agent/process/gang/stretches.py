@@ -1,4 +1,7 @@
-"""Sums up the reports of rank 0 into observations, each as long as all before it together. Pure."""
+"""Sums up rank 0's messages into observations, each over as long a stretch as all before it together.
+
+Pure.
+"""
 
 from collections import deque
 from itertools import chain
@@ -11,32 +14,33 @@ from services.agent.tasks import Observed
 from shared.domain.sums import plain_sum
 
 ITERATIONS_MAX = 32
-"""of which an observation holds the times, of each rank the newest"""
+"""newest iterations of each rank whose times an observation holds"""
 REST_MIN = 0.1
-"""of a stretch that is cut short: a shorter rest is not worth an observation"""
+"""share of a full stretch below which the rest at the end is no observation"""
 
 
 class Stretches:
-    """`every_s`: seconds that the first observation covers."""
+    """`every_s`: seconds that the first stretch lasts."""
 
     def __init__(self, order: StartOrdered, every_s: float) -> None:
         self._order = order
         self._stretch_s = every_s
         self._before_s = 0.0
         self._ran: list[tuple[float, float]] = []
-        """seconds that it ran, and samples that it did"""
+        """(seconds run, samples done) by message, since the stretch began"""
         self._data_s: dict[int, deque[float]] = {}
         self._wait_s: dict[int, deque[float]] = {}
 
-    def ran(self, word: ObservedMessage) -> Observed | None:
-        self._ran.append((word.seconds, word.iterations * word.batch))
+    def add(self, message: ObservedMessage) -> Observed | None:
+        """The observation, if the stretch is now long enough."""
+        self._ran.append((message.seconds, message.iterations * message.batch))
         ranks = self._order.gang.gpus
-        _extend(self._data_s, word.data_s[:ranks])
-        _extend(self._wait_s, word.wait_s[:ranks])
+        _extend(self._data_s, message.data_s[:ranks])
+        _extend(self._wait_s, message.wait_s[:ranks])
         return self._cut() if self._seconds >= self._stretch_s else None
 
     def rest(self) -> Observed | None:
-        """The last observation, of what is left when the gang ends."""
+        """The observation of the stretch that the gang's end cuts short; None: it is too short."""
         return self._cut() if self._seconds >= REST_MIN * self._stretch_s else None
 
     @property
@@ -58,7 +62,7 @@ class Stretches:
         return Observed(self._order.placement_id, seconds, stretch)
 
     def _by_node(self, by_rank: dict[int, deque[float]]) -> dict[NodeId, tuple[float, ...]]:
-        """The ranks of a node one after the other, in both kinds of times alike."""
+        """Times by node: those of its ranks, one rank after the other."""
         found, first = {}, 0
         for member in self._order.gang.members:
             ranks = range(first, first + member.gpus)

@@ -1,7 +1,8 @@
-"""What became of a worker, from how its ranks ended and what they said last. Pure.
+"""The last report about a worker, from how its ranks ended and from their last messages. Pure.
 
-The first rank that ended badly decides, but for two cases: a rank that lost a peer says less than the peer,
-and want of memory explains every end. A last message says more than an exit code.
+The first rank that ended badly decides, with two exceptions. A rank without memory decides before all others,
+since that explains why the others ended. And a rank that lost a peer decides only if all did. A last message
+counts for more than an exit code.
 """
 
 import signal
@@ -24,16 +25,17 @@ from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Pro
 from shared.domain import gangs
 
 FATAL_OF_SHELLS = {128 + signal.SIGKILL: signal.SIGKILL, 128 + signal.SIGTERM: signal.SIGTERM}
-"""exit codes by which shells and containers say that their process was ended by a signal"""
+"""exit code of a shell or container whose process was ended by a signal → the signal"""
 NO_PROGRAM = (126, 127)
-"""exit codes of shells, containers and `enter.py` for a program that cannot be executed, or is not there"""
+"""exit codes of shells, containers and `enter.py`: the program cannot be executed, or does not exist"""
 NO_CONTAINER = 125
-"""of Docker and Podman: for want of the image, mostly"""
+"""exit code of docker and podman: no container was made, mostly because the image is missing"""
 NO_SCRIPT = (2, "can't open file")
-"""of Python"""
+"""exit code and message of Python: the script does not exist"""
 REASON_MAX = 4_000
-"""characters of what a rank says of its end: a fact has to fit into a message"""
+"""characters of a rank's own reason that are kept, so that the fact fits into a message"""
 NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
+"""texts in a script's exception that mean that the GPU's memory is too small for it"""
 
 
 class MemoryState(StrEnum):
@@ -44,15 +46,15 @@ class MemoryState(StrEnum):
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended; with neither code nor signal if nobody saw it."""
+    """How a process ended. Neither code nor signal: not known, as of an adopted rank."""
 
     code: int | None = None
     signal: int | None = None
     memory: MemoryState = MemoryState.ENOUGH
     disk_full: str = ""
-    """a folder of the node's that nothing can be written to any more"""
+    """a folder whose disk is full; empty: none"""
     lines: tuple[str, ...] = ()
-    """the last that it printed"""
+    """the last lines that it printed"""
 
     @property
     def killed_by(self) -> int | None:
@@ -60,11 +62,11 @@ class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankRecord(msgspec.Struct):
-    """A rank as far as it is known."""
+    """What is known of one rank."""
 
     number: int
     attached: bool = False
-    """it says when it is done; a rank that is not attached just ends"""
+    """its script called `attach`, so it reports its end; a rank without it just exits with 0"""
     up: bool = False
     port: int | None = None
     message: LastMessage | None = None
@@ -82,37 +84,39 @@ class WorkerRecord(msgspec.Struct):
 
     order: StartOrdered
     samples: float | None = None
-    """samples done, as rank 0 said last; None: rank 0 is elsewhere, or has said nothing"""
-    kept: float | None = None
-    """samples in the newest checkpoint; None: nobody said"""
+    """samples done, by the last message of rank 0; None: rank 0 is on another node, or has sent none"""
+    samples_saved: float | None = None
+    """samples in the newest checkpoint; None: not known"""
     save_s: float = 0.0
-    """what that took to write"""
+    """seconds that writing it took"""
     times: ProfiledMessage | None = None
+    """the result of a measurement"""
     stopping: bool = False
     """it was ordered to stop"""
     killed: bool = False
+    """the agent has killed its processes"""
     faults: list[RankRecord] = []
-    """the ranks that ended badly, the first first, before the others were killed"""
+    """the ranks that ended badly before the agent killed the others, in the order of their ends"""
 
 
-def verdict(past: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
-    """The verdict about a worker whose ranks have all ended."""
-    order, placement_id = past.order, past.order.placement_id
-    if past.times is not None:
-        return Profiled(placement_id, _measured(past.times))
-    failed = [rank for rank in past.faults if isinstance(rank.message, FailedMessage)]
-    if failed or (past.faults and not past.stopping):
-        return _of_fault(past, _telling(failed or past.faults))
+def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
+    """The last report about a worker whose ranks have all ended."""
+    order, placement_id = record.order, record.order.placement_id
+    if record.times is not None:
+        return Profiled(placement_id, _measured(record.times))
+    failed = [rank for rank in record.faults if isinstance(rank.message, FailedMessage)]
+    if failed or (record.faults and not record.stopping):
+        return _fault_report(record, _root_cause(failed or record.faults))
     said = [rank.message for rank in ranks if isinstance(rank.message, StoppedMessage | CompletedMessage)]
     samples = next((message.samples for message in said if message.samples is not None), None)
     completed = any(isinstance(message, CompletedMessage) for message in said)
-    if completed or not (said or past.stopping or past.killed):
+    if completed or not (said or record.stopping or record.killed):
         whole = order.spec.samples if order.until is None else order.until
         return Completed(placement_id, max(whole, samples or 0.0))
-    kept = past.kept if samples is None else samples
-    if past.stopping:
-        return Stopped(placement_id, order.samples_done if kept is None else kept)
-    return Interrupted(placement_id, "somebody else made it stop", samples_done=kept)
+    samples_saved = record.samples_saved if samples is None else samples
+    if record.stopping:
+        return Stopped(placement_id, order.samples_done if samples_saved is None else samples_saved)
+    return Interrupted(placement_id, "somebody else made it stop", samples_done=samples_saved)
 
 
 def _measured(times: ProfiledMessage) -> Measured:
@@ -128,18 +132,18 @@ def _measured(times: ProfiledMessage) -> Measured:
     )
 
 
-def _of_fault(past: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
+def _fault_report(record: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
     end = rank.end or ProcessEnd()
-    placement_id = past.order.placement_id
+    placement_id = record.order.placement_id
     reason = "\n".join([_reason(rank, end), *end.lines])
     if _own_fault(rank, end):
-        absent = _absent(past, rank, end)
+        absent = _absent(record, rank, end)
         return Failed(placement_id, reason, _lasting(rank, end), end.code, end.signal, absent)
-    return Interrupted(placement_id, reason, past.kept, end.code, end.signal)
+    return Interrupted(placement_id, reason, record.samples_saved, end.code, end.signal)
 
 
-def _telling(faults: list[RankRecord]) -> RankRecord:
-    """The rank whose end explains the others."""
+def _root_cause(faults: list[RankRecord]) -> RankRecord:
+    """The rank whose end caused those of the others."""
     starved = [rank for rank in faults if rank.end and rank.end.memory is not MemoryState.ENOUGH]
     first_hand = [rank for rank in faults if not isinstance(rank.message, LostMessage)]
     return (starved or first_hand or faults)[0]
@@ -154,16 +158,16 @@ def _own_fault(rank: RankRecord, end: ProcessEnd) -> bool:
 
 
 def _lasting(rank: RankRecord, end: ProcessEnd) -> bool:
-    """Whether it would fail every time on this GPU type."""
+    """Whether the job would fail every time on this GPU type."""
     said = rank.message.reason if isinstance(rank.message, FailedMessage) else ""
     return end.memory is MemoryState.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
 
 
-def _absent(past: WorkerRecord, rank: RankRecord, end: ProcessEnd) -> bool:
-    """Whether it never began because its program, folder or image is missing."""
+def _absent(record: WorkerRecord, rank: RankRecord, end: ProcessEnd) -> bool:
+    """Whether the rank never began, because its program, script or image is missing on this node."""
     if rank.up or rank.message is not None:
         return False
-    no_image = bool(past.order.spec.image) and end.code == NO_CONTAINER
+    no_image = bool(record.order.spec.image) and end.code == NO_CONTAINER
     no_script = end.code == NO_SCRIPT[0] and any(NO_SCRIPT[1] in line for line in end.lines)
     return end.code in NO_PROGRAM or no_image or no_script
 
@@ -177,21 +181,21 @@ def _reason(rank: RankRecord, end: ProcessEnd) -> str:
     if end.disk_full:
         return f"{who}: no space left in {end.disk_full}"
     if rank.message is not None:
-        return f"{who} {_said(rank.message)}"
+        return f"{who} {_ending_text(rank.message)}"
     if end.killed_by:
         return f"{who} was ended by {_signal_name(end.killed_by)}"
     return f"{who} ended unseen" if end.code is None else f"{who} ended with exit code {end.code}"
 
 
 def _signal_name(number: int) -> str:
-    """Most of the real-time signals have none."""
+    """The signal's name; most real-time signals have none, so they get a number."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
 
 
-def _said(message: LastMessage) -> str:
+def _ending_text(message: LastMessage) -> str:
     match message:
         case FailedMessage(reason=reason):
             return f"failed: {reason[:REASON_MAX]}"

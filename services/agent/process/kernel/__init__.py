@@ -1,1 +1,1 @@
-"""Processes as the kernel knows them: identity, start, search and kill."""
+"""What Linux offers for processes: identities, control groups, start under an account, search and kill."""

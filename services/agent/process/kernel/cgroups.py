@@ -1,6 +1,6 @@
-"""Control groups, of version 1 and 2: all processes of a worker are found, limited and ended by its group.
+"""Control groups, of version 1 and 2: they find, limit and kill all processes of a worker.
 
-Nothing here asks who is root: what the kernel refuses is not there.
+Nothing here checks for root: what the kernel refuses counts as not supported.
 """
 
 import contextlib
@@ -14,20 +14,22 @@ import msgspec
 from services.agent.process.kernel.identities import identity_of, send
 
 PERIOD_US, LONG_PERIOD_US, SLICE_MIN_US = 10_000, 100_000, 1_000
-"""a long period makes iterations uneven; the kernel refuses a slice below the last number"""
+"""usual period of a CPU quota, a longer one, and the least quota that the kernel takes; with long periods a
+job's iterations take uneven times"""
 EMPTY_LIMIT_S = 5.0
+"""how long a kill is repeated while processes are left"""
 REMOVAL_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.01
 
 Files = Iterable[tuple[str, str]]
-"""names and what is written into them"""
+"""(name, text to write into it) of files of a group"""
 
 
 class OutOfMemory(msgspec.Struct, frozen=True):
     kills: int = 0
     """processes of the group that the kernel ended for want of memory"""
     at_limit: int = 0
-    """how often the group was at a limit of its own"""
+    """how often the group reached its own memory limit"""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -40,19 +42,22 @@ class Group(msgspec.Struct, frozen=True):
         """The files that a process writes `0` into to enter the group."""
         return tuple(folder / "cgroup.procs" for folder in self.folders.values())
 
-    def limited(self, *, memory: float | None, cpus: float | None) -> tuple[str, ...]:
-        """Set limits of memory (bytes) and CPU (cores); the names of those that this machine cannot set."""
-        two = "" in self.folders
+    def set_limits(self, *, memory: float | None, cpus: float | None) -> tuple[str, ...]:
+        """Set limits of memory (bytes) and CPU (cores).
+
+        Returns the names of those that cannot be set here.
+        """
+        v2 = "" in self.folders
         wanted = []
         if memory is not None:
-            wanted.append(("memory", "memory", _memory_files(int(memory), two=two)))
+            wanted.append(("memory", "memory", _memory_files(int(memory), v2=v2)))
         if cpus is not None:
-            wanted.append(("cpus", "cpu", _cpu_files(cpus, two=two)))
+            wanted.append(("cpus", "cpu", _cpu_files(cpus, v2=v2)))
         return tuple(name for name, controller, files in wanted if not self._set(controller, files))
 
     def _set(self, controller: str, files: Files) -> bool:
         folder = self.folders.get(controller) or self.folders.get("")
-        if folder is None or not written(folder, files):
+        if folder is None or not write_files(folder, files):
             return False
         if controller == "memory":
             _keep_from_swapping(folder)
@@ -65,53 +70,53 @@ class Group(msgspec.Struct, frozen=True):
         return []
 
     def out_of_memory(self) -> OutOfMemory:
-        one, two = self.folders.get("memory"), self.folders.get("")
-        if one is not None:
-            kills = _numbers(one / "memory.oom_control").get("oom_kill", 0)
-            return OutOfMemory(kills, _number(one / "memory.failcnt"))
-        events = _numbers(two / "memory.events") if two else {}
+        v1, v2 = self.folders.get("memory"), self.folders.get("")
+        if v1 is not None:
+            kills = _numbers(v1 / "memory.oom_control").get("oom_kill", 0)
+            return OutOfMemory(kills, _number(v1 / "memory.failcnt"))
+        events = _numbers(v2 / "memory.events") if v2 else {}
         return OutOfMemory(events.get("oom_kill", 0), events.get("oom", 0))
 
     def kill(self) -> None:
         """Send SIGKILL to all processes until none is left, for a few seconds. Blocks."""
         then = time.monotonic() + EMPTY_LIMIT_S
-        two = self.folders.get("")
+        v2 = self.folders.get("")
         while (pids := self.pids()) and time.monotonic() < then:
-            if two is None or not written(two, [("cgroup.kill", "1")]):
+            if v2 is None or not write_files(v2, [("cgroup.kill", "1")]):
                 for pid in pids:
                     self._kill_member(pid)
             time.sleep(LOOK_EVERY_S)
 
     def _kill_member(self, pid: int) -> None:
-        """Kill a member; membership is checked again once its number can no longer be reused."""
+        """Kill a process of the group. It is checked again after its identity is taken: pids are reused."""
         identity = identity_of(pid)
         if identity is not None and pid in self.pids():
             send(identity, signal.SIGKILL)
 
     def remove(self) -> None:
-        """Blocks."""
+        """Remove its folders. Blocks, as `remove_folder` does."""
         for folder in self.folders.values():
-            removed(folder)
+            remove_folder(folder)
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """The parent of an agent's groups: a folder in each hierarchy, by controller."""
+    """The group that holds all groups of an agent: a folder in each hierarchy, by controller."""
 
     folders: dict[str, Path]
 
     def of(self, name: str) -> Group:
-        """The group of this name, which need not be there."""
+        """The group of this name, which need not exist."""
         return Group({controller: folder / name for controller, folder in self.folders.items()})
 
-    def made(self, name: str) -> Group:
-        """Raises OSError."""
+    def make(self, name: str) -> Group:
+        """Make the group, unless it exists. Raises OSError."""
         group = self.of(name)
         for folder in group.folders.values():
             folder.mkdir(parents=True, exist_ok=True)
         return group
 
     def clear(self, but: Collection[str]) -> None:
-        """End what is in groups of other names, and remove them. Blocks."""
+        """Kill the processes of all groups but those named in `but`, and remove these groups. Blocks."""
         found = {path.name for folder in self.folders.values() for path in folder.iterdir() if path.is_dir()}
         for name in found - set(but):
             group = self.of(name)
@@ -119,12 +124,12 @@ class Groups(msgspec.Struct, frozen=True):
             group.remove()
 
     def remove(self) -> None:
-        """Where no group is left in it. Blocks as the removal of one does."""
+        """Remove the parent, where no group is left in it. Blocks, as `remove_folder` does."""
         empty = {name: folder for name, folder in self.folders.items() if not _has_groups(folder)}
         Group(empty).remove()
 
 
-def written(folder: Path, files: Files) -> bool:
+def write_files(folder: Path, files: Files) -> bool:
     """Write into files that the kernel made; false if one is missing or refuses."""
     try:
         for name, text in files:
@@ -142,8 +147,11 @@ def _has_groups(folder: Path) -> bool:
         return False
 
 
-def removed(folder: Path) -> bool:
-    """Whether no such group is left. Blocks, for the kernel takes its time to see that one is empty."""
+def remove_folder(folder: Path) -> bool:
+    """Remove a group's folder; whether it is gone.
+
+    Blocks: the kernel takes a while to see that it is empty.
+    """
     then = time.monotonic() + REMOVAL_LIMIT_S
     while folder.exists():
         with contextlib.suppress(OSError):
@@ -156,18 +164,18 @@ def removed(folder: Path) -> bool:
 
 
 def _keep_from_swapping(folder: Path) -> None:
-    """Switch swapping off for the group, if possible: at its limit it is killed, not slowed down."""
-    written(folder, [("memory.swap.max", "0")]) or written(folder, [("memory.swappiness", "0")])
+    """Switch swapping off for the group, if possible: at its limit a job shall be killed, not slow down."""
+    write_files(folder, [("memory.swap.max", "0")]) or write_files(folder, [("memory.swappiness", "0")])
 
 
-def _memory_files(size: int, *, two: bool) -> Files:
-    return [("memory.max" if two else "memory.limit_in_bytes", str(size))]
+def _memory_files(size: int, *, v2: bool) -> Files:
+    return [("memory.max" if v2 else "memory.limit_in_bytes", str(size))]
 
 
-def _cpu_files(cpus: float, *, two: bool) -> Files:
+def _cpu_files(cpus: float, *, v2: bool) -> Files:
     period = PERIOD_US if cpus * PERIOD_US >= SLICE_MIN_US else LONG_PERIOD_US
     quota = max(int(cpus * period), SLICE_MIN_US)
-    if two:
+    if v2:
         return [("cpu.max", f"{quota} {period}")]
     return [("cpu.cfs_period_us", str(period)), ("cpu.cfs_quota_us", str(quota))]
 

@@ -2,11 +2,11 @@
 
 `python -I -S enter.py DESCRIPTOR COMMAND …`; the descriptor is of a file with the JSON object {"groups": […],
 "account": [uid, gid, [gid, …]], "folder": "…", "make": false, "reach": false, "environment": {…}}. It runs
-between the agent and the job's command, so that nothing of Python runs between a fork of the agent and its
-program; the standard library is all it needs. It may be root, so nothing of the job's is in its own
-environment: a linker would heed it. What makes the command impossible is the last line on the standard error,
-and the exit code is 127. `reach`: there is no command but to get into the folder, which `make` has it make
-first; the exit code is the number of the error.
+between the agent and the job's command, so that no Python code runs in a fork of the agent. It uses the
+standard library only. It may run as root, so the job's variables are not in its own environment, where the
+dynamic linker would obey them. If the command cannot be started, the reason is the last line on standard
+error, and the exit code is 127. With `reach` there is no command: it only enters the folder, after making it
+with `make`; the exit code is the error number.
 """
 
 import contextlib

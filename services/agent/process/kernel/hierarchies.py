@@ -1,36 +1,36 @@
-"""Where an agent may make control groups: beneath its own group, in every hierarchy that allows it."""
+"""Finds where the agent may make control groups: below its own group, in each hierarchy that allows it."""
 
 import contextlib
 import os
 from pathlib import Path
 
-from services.agent.process.kernel.cgroups import Groups, removed, written
+from services.agent.process.kernel.cgroups import Groups, remove_folder, write_files
 
 V1_CONTROLLERS = ("memory", "cpu", "pids")
-"""the first one that can be had tells who belongs to a group"""
+"""controllers of version 1 that are used; the first that is available lists a group's processes"""
 LEAF = "agent"
-"""group of the agent itself, where version 2 wants processes in leaves only"""
+"""name of the group into which the agent moves itself: version 2 allows processes in leaf groups only"""
 
 
 def groups_of(name: str, own: dict[str, Path] | None = None) -> Groups | None:
-    """A place of this name for groups; None: the kernel lets us make none.
+    """A group of this name that holds the agent's groups; None: the kernel lets the agent make none.
 
-    `own`: folders of our own group by controller, by default as this process finds them.
+    `own`: folders of the agent's own group by controller; None: they are looked up.
     """
     own = own_folders() if own is None else own
-    one = {kind: own[kind] / name for kind in V1_CONTROLLERS if kind in own}
-    two = {"": _inner(own[""]) / name} if "" in own else {}
-    for folders in (one, two):
-        usable = {kind: folder for kind, folder in folders.items() if _made(folder)}
+    v1 = {kind: own[kind] / name for kind in V1_CONTROLLERS if kind in own}
+    v2 = {"": _parent_group(own[""]) / name} if "" in own else {}
+    for folders in (v1, v2):
+        usable = {kind: folder for kind, folder in folders.items() if _is_usable(folder)}
         if usable:
             return Groups(usable)
     return None
 
 
 def own_folders(mounts: str | None = None, mine: str | None = None) -> dict[str, Path]:
-    """The folder of our own group by controller; `""`: version 2.
+    """The folders of this process's own group, by controller; key `""`: version 2.
 
-    `mounts`, `mine`: what /proc/self/mountinfo and /proc/self/cgroup say.
+    `mounts`, `mine`: contents of /proc/self/mountinfo and /proc/self/cgroup; None: they are read.
     """
     mounts = _read("/proc/self/mountinfo") if mounts is None else mounts
     paths = _own_paths(_read("/proc/self/cgroup") if mine is None else mine)
@@ -56,34 +56,37 @@ def _own_paths(mine: str) -> dict[str, str]:
     return paths
 
 
-def _inner(own: Path) -> Path:
-    """An agent that has made way for groups is in a leaf itself."""
+def _parent_group(own: Path) -> Path:
+    """The group below which groups are made: the agent may have moved itself into a leaf of it before."""
     return own.parent if own.name == LEAF else own
 
 
-def _made(folder: Path) -> bool:
+def _is_usable(folder: Path) -> bool:
     try:
         folder.mkdir(exist_ok=True)
         if (folder.parent / "cgroup.controllers").exists():
-            _hand_down(folder)
+            _enable_controllers(folder)
         probe = folder / "probe"
-        probe.mkdir(exist_ok=True)  # of an agent that was killed here
+        probe.mkdir(exist_ok=True)  # it may be left of an agent that was killed here
     except OSError:
-        removed(folder)
+        remove_folder(folder)
         return False
-    return removed(probe)
+    return remove_folder(probe)
 
 
-def _hand_down(folder: Path) -> None:
-    """Have the controllers of version 2 for the groups in the folder, as far as the kernel gives them."""
+def _enable_controllers(folder: Path) -> None:
+    """Enable the version 2 controllers for groups in the folder, as far as the kernel allows.
+
+    It allows it only where no process is in the parent group, so the agent moves itself into a leaf.
+    """
     base = folder.parent
     wanted = [("cgroup.subtree_control", f"+{name}") for name in ("memory", "cpu")]
-    if not written(base, wanted):
+    if not write_files(base, wanted):
         with contextlib.suppress(OSError):
             (base / LEAF).mkdir(exist_ok=True)
             (base / LEAF / "cgroup.procs").write_text("0")
-        written(base, wanted)
-    written(folder, wanted)
+        write_files(base, wanted)
+    write_files(folder, wanted)
 
 
 def _read(path: str) -> str:

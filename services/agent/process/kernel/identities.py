@@ -1,4 +1,4 @@
-"""The identity of a process. Process ids are reused, so none is signalled by its id alone."""
+"""The identity of a process. Pids are reused, so no process is signalled by its pid alone."""
 
 import contextlib
 import os
@@ -11,13 +11,13 @@ import structlog
 
 PROC = Path("/proc")
 _STATE, _PARENT, _START_TIME = 0, 1, 19
-"""fields of /proc/PID/stat after the name, which may hold anything"""
+"""indices of fields in /proc/PID/stat, counted after the name, which may hold any characters"""
 
 log = structlog.get_logger()
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of one boot of the machine, for ever."""
+    """Names one process for ever: no other process of this or a later boot has the same identity."""
 
     pid: int
     start_time: int
@@ -31,7 +31,7 @@ def boot_id() -> str:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """The identity; None if there is no such process, or it is dead and waits for its parent."""
+    """The identity of a process; None: there is none of this pid, or it is a zombie."""
     fields = _stat(pid)
     if not fields or fields[_STATE] in "ZX":
         return None
@@ -43,19 +43,19 @@ def alive(identity: Identity) -> bool:
 
 
 def opened(identity: Identity) -> int | None:
-    """A pidfd of the process, for whoever closes it; None: it is gone."""
+    """A pidfd of the process, which the caller must close; None: the process is gone."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except OSError:
         return None
-    if alive(identity):  # after the opening: from here on the descriptor means this process
+    if alive(identity):  # checked after the opening, so the descriptor cannot be of a later process
         return descriptor
     os.close(descriptor)
     return None
 
 
 def send(identity: Identity, number: signal.Signals) -> bool:
-    """Signal the process; false: it is gone, or not ours to signal."""
+    """Signal the process; false: it is gone, or this account may not signal it."""
     descriptor = opened(identity)
     if descriptor is None:
         return False
@@ -87,7 +87,7 @@ def parents() -> dict[int, int]:
 
 
 def environment_of(pid: int) -> bytes:
-    """As it was when its program began; empty where it cannot be read."""
+    """The environment with which its program started; empty: it cannot be read."""
     with contextlib.suppress(OSError):
         return (PROC / str(pid) / "environ").read_bytes()
     return b""

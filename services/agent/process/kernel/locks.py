@@ -1,4 +1,4 @@
-"""A lock on a folder: one process has it at a time, and the kernel releases it when that process ends."""
+"""A lock on a folder: one process holds it at a time, and the kernel releases it when that process ends."""
 
 import asyncio
 import fcntl
@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 
 LIMIT_S = 10.0
-"""how long a process that ends may take to leave the folder to this one"""
+"""how long to wait for another process to release the lock"""
 LOOK_EVERY_S = 0.1
 
 
 class FolderTaken(OSError):
-    """Another process has it."""
+    """Another process holds the lock."""
 
 
 async def locked(path: Path) -> int:
-    """Lock a file, which is made where it is not there; a descriptor that holds the lock while it is open.
+    """Lock a file, which is made if it is missing; returns a descriptor that holds the lock while it is open.
 
     Raises FolderTaken, OSError.
     """

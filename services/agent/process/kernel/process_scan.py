@@ -1,8 +1,9 @@
 """Finds the processes of a worker by scanning /proc, where there are no control groups.
 
-They are the descendants of its ranks, and whatever has the worker's name in its environment: a process that
-left its session, and whose parent is gone, is found by that. The agent takes in such orphans itself, to reap
-them. One that is an orphan and started no program of its own since a template made it is not found.
+A process belongs to the worker if it descends from one of its ranks, or if its environment has the worker's
+variable. The variable finds orphans that left their session. The agent becomes the parent of such orphans, to
+reap them. An orphan that a template forked and that has executed no program since is not found: /proc shows
+the environment of the template.
 """
 
 import contextlib
@@ -27,13 +28,13 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class ProcessScan(msgspec.Struct):
-    """The processes of one worker. `variable`: how one begins that all of them have, and no other process."""
+    """The processes of one worker. `variable`: how the variable begins that only they have."""
 
     variable: str
     ranks: list[Identity] = []
 
     def pids(self) -> list[int]:
-        """Looks at every process of the machine."""
+        """Pids of the worker's processes; reads /proc for every process of the machine."""
         parent_of = parents()
         roots = {rank.pid for rank in self.ranks if alive(rank)}
         return [pid for pid in parent_of if _descends(pid, roots, parent_of) or self._named(pid)]
@@ -42,7 +43,7 @@ class ProcessScan(msgspec.Struct):
         return pid != os.getpid() and has_variable(pid, self.variable)
 
     def out_of_memory(self) -> OutOfMemory:
-        """Not known without a control group."""
+        """Nothing: without a control group it is not known."""
         return OutOfMemory()
 
     def kill(self) -> None:
@@ -59,7 +60,7 @@ class ProcessScan(msgspec.Struct):
         return [identity for identity in found if identity is not None]
 
     def _reap(self, found: list[Identity]) -> None:
-        """Reap orphans only: how a rank ended is asked for elsewhere."""
+        """Reap orphans, but no ranks: their exit codes are read elsewhere."""
         for identity in found:
             if identity not in self.ranks:
                 with contextlib.suppress(ChildProcessError):
@@ -70,12 +71,12 @@ class ProcessScan(msgspec.Struct):
 
 
 def has_variable(pid: int, variable: str) -> bool:
-    """Whether one that begins so, `NAME=VAL…`, was in the environment that the process began with."""
+    """Whether the process started with a variable that begins so (`NAME=VAL…`)."""
     return any(one.startswith(variable.encode()) for one in environment_of(pid).split(b"\0"))
 
 
 def take_in_orphans() -> bool:
-    """Have this process become the parent of its descendants' orphans; false: the kernel does not."""
+    """Make this process the parent of orphaned descendants; false: the kernel cannot."""
     return ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0  # type: ignore[no-any-return]
 
 

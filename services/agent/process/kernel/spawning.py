@@ -1,4 +1,4 @@
-"""Starts a process in its groups, under its account, in a session of its own. All of it blocks."""
+"""Starts a process in its control groups, under its account, in a session of its own. All calls block."""
 
 import errno
 import json
@@ -16,11 +16,11 @@ import msgspec
 from services.agent.process.kernel import enter
 
 USER_MIN = 1_000
-"""accounts below this number are the system's; nobody becomes one of them by naming it"""
+"""smallest uid of a user account; no job runs as a system account, whatever user it names"""
 REACH_LIMIT_S = 30.0
-"""for a folder to be made, on file systems of other machines too"""
-FOUND_BY = ("PATH", "LD_LIBRARY_PATH")
-"""variables of the agent by which its own interpreter may find its libraries"""
+"""time to make or enter a folder, which may be on a network file system"""
+INTERPRETER_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
+"""variables of the agent that its interpreter may need to find its libraries"""
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -35,12 +35,12 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str]
     environment: Mapping[str, str]
     folder: str
-    """folder that it works in; empty: the agent's"""
+    """its working directory; empty: the agent's"""
     log: Path
-    """file to which what it prints is appended"""
+    """file to which its output is appended"""
     groups: Sequence[Path] = ()
     account: Account | None = None
-    """account that it runs as; None: the agent's"""
+    """account under which it runs; None: the agent's"""
 
 
 class NoAccount(ValueError):
@@ -48,9 +48,10 @@ class NoAccount(ValueError):
 
 
 def account_of(user: str) -> Account | None:
-    """The account of a job's user, where the agent may take it: as root. None: the agent's own, in two cases.
+    """The account under which a job of this user runs.
 
-    It may take no other, or the user is the agent's. Raises NoAccount: nobody's job becomes root's.
+    None: the agent's own, because the agent is not root, or because the user is the agent's. Raises
+    NoAccount: the user has no account here, or a system account. So no job runs as root by default.
     """
     if os.geteuid() != 0 or user == pwd.getpwuid(os.geteuid()).pw_name:
         return None
@@ -66,39 +67,42 @@ def account_of(user: str) -> Account | None:
     return Account(entry.pw_uid, entry.pw_gid, tuple(groups), entry.pw_name, entry.pw_dir)
 
 
-def started(start: ProcessSpec) -> subprocess.Popen[bytes]:
-    """Raises OSError, where not even the interpreter of the agent can be started."""
+def start_process(start: ProcessSpec) -> subprocess.Popen[bytes]:
+    """Start a process. Raises OSError: not even the agent's interpreter can be started.
+
+    If the command cannot be started, the process ends with exit code 127 (see `enter`).
+    """
     plan = {
         "groups": [str(path) for path in start.groups],
         "folder": start.folder,
         "environment": dict(start.environment),
     }
     with start.log.open("ab") as log:
-        own(start.log, start.account)
-        return _entering(start.account, plan, start.command, log)
+        give_to(start.log, start.account)
+        return _enter(start.account, plan, start.command, log)
 
 
 def reach(folder: Path, account: Account | None, *, make: bool = False) -> None:
-    """Get into the folder as the account can, and make it before as the account may. Raises OSError."""
-    process = _entering(account, {"folder": str(folder), "make": make, "reach": True})
+    """Check that the account can enter the folder; `make`: make it first, as the account. Raises OSError."""
+    process = _enter(account, {"folder": str(folder), "make": make, "reach": True})
     try:
         code = process.wait(REACH_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        # Killed it waits for its disk all the same.
+        # Even after the kill it waits for its disk, so it is reaped elsewhere.
         threading.Thread(target=process.wait, daemon=True).start()
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
     if code:
         raise OSError(abs(code), os.strerror(abs(code)), str(folder))
 
 
-def _entering(
+def _enter(
     account: Account | None,
     plan: Mapping[str, Any],
     command: Sequence[str] = (),
     output: BinaryIO | int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """The command that enters a rank. Its instructions are in an unnamed file: command lines are public."""
+    """Start `enter.py`. Its plan is in an unnamed file, since everybody can read command lines."""
     usual = {"groups": (), "make": False, "reach": False, "environment": {}}
     whole = usual | dict(plan) | {"account": account and (account.uid, account.gid, account.groups)}
     with open(os.memfd_create("plan"), "w+") as file:  # noqa: PTH123 - a descriptor
@@ -106,7 +110,7 @@ def _entering(
         file.seek(0)
         return subprocess.Popen(  # noqa: S603 - a job's command is what a job is
             [sys.executable, "-I", "-S", enter.__file__, f"{file.fileno()}", *command],
-            env={name: os.environ[name] for name in FOUND_BY if name in os.environ},
+            env={name: os.environ[name] for name in INTERPRETER_VARIABLES if name in os.environ},
             pass_fds=(file.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -115,7 +119,7 @@ def _entering(
         )
 
 
-def own(path: Path, account: Account | None) -> None:
+def give_to(path: Path, account: Account | None) -> None:
     """Give a file or folder to the account. Raises OSError."""
     if account is not None:
         os.chown(path, account.uid, account.gid)

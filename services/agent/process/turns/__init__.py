@@ -1,1 +1,1 @@
-"""Jobs that take turns on one GPU: the order of turns, and what happens when a worker keeps its turn."""
+"""Turns of several jobs on one GPU: whose turn is next, and what happens when a worker keeps its turn."""

@@ -1,8 +1,9 @@
-"""The order of turns on one GPU, as a state machine. Pure: messages of ranks in, whom to give the turn out.
+"""The order of turns on one GPU, as a state machine.
 
-Turns go round as the rota's cycle has them. A worker that is not ready when its turn comes is waited for a
-moment, and then passed over until it is ready: it may load data, evaluate, or wait for its peers. One that is
-to stop comes first, so that it gets to where it saves.
+Pure: messages of ranks in, the next holder of the turn out. Turns follow the rota's cycle. The GPU waits a
+moment for a worker that is not ready in its turn, then passes it over until it is ready: it may be loading
+data, evaluating, or waiting for its peers. A worker that was ordered to stop comes first, so that it soon
+reaches the point where it saves.
 """
 
 import msgspec
@@ -16,16 +17,19 @@ GIGABYTE = 1e9
 
 
 class GpuMemory(msgspec.Struct, frozen=True):
-    """Of the GPU, bytes; 0: not known."""
+    """A worker's use of GPU memory, bytes; 0: not known."""
 
     kept: float = 0.0
-    """what a worker keeps between its turns"""
+    """kept between its turns"""
     peak: float = 0.0
-    """what it takes at most while it computes"""
+    """taken at most while it computes"""
     whole: float = 0.0
+    """all memory of the GPU"""
 
 
 class Grant(msgspec.Struct, frozen=True):
+    """The turn of a placement, for the tasks of one of its rounds."""
+
     placement_id: PlacementId
     round: int
 
@@ -34,17 +38,18 @@ class _Resident(msgspec.Struct):
     turns: int
     place: int
     wants: int | None = None
-    """the round for which it wants the turn"""
+    """the round for which it wants the turn; None: it is not ready"""
     passed: bool = True
-    """it was not ready in its turn, and has not been ready since"""
+    """it was not ready in its turn, and has not been ready since, so the GPU does not wait for it"""
     hurries: bool = False
+    """it was ordered to stop, so it gets the next turn that it asks for"""
     memory: GpuMemory = GpuMemory()
     leaves: bool = False
-    """it has to go, for it does not fit beside the others"""
+    """it is being ended, because its memory does not fit beside that of the others"""
 
 
 class TurnOrder:
-    """Of the workers that share a GPU; one of them at most has the turn."""
+    """Whose turn it is among the workers that share a GPU; at most one has the turn (`holder`)."""
 
     def __init__(self) -> None:
         self.holder: Grant | None = None
@@ -52,38 +57,45 @@ class TurnOrder:
         self._cycle: list[PlacementId] = []
         self._next = 0
         self._waits_since: float | None = None
-        self._unheard: set[PlacementId] = set()
-        self._there: list[PlacementId] = []
-        """workers whose memory counts, in the order in which they first were ready"""
+        self._unconfirmed: set[PlacementId] = set()
+        """workers of an earlier life that have not connected yet"""
+        self._loaded: list[PlacementId] = []
+        """workers whose memory use is known, in the order in which they were first ready"""
 
     def __contains__(self, placement_id: PlacementId) -> bool:
         return placement_id in self._residents
 
-    def joins(self, placement_id: PlacementId, turns: int, place: int, *, unheard: bool = False) -> None:
-        """`unheard`: of an earlier life: it may have the turn, so nobody gets it before it has spoken."""
-        self._residents[placement_id] = _Resident(turns, place)
-        if unheard:
-            self._unheard.add(placement_id)
-        self._arrange()
+    def join(self, placement_id: PlacementId, turns: int, place: int, *, unconfirmed: bool = False) -> None:
+        """Add a worker.
 
-    def changes(self, placement_id: PlacementId, turns: int, place: int) -> None:
-        """From its next turn on."""
+        `unconfirmed`: it is of an earlier life and may have the turn, so it must connect first.
+        """
+        self._residents[placement_id] = _Resident(turns, place)
+        if unconfirmed:
+            self._unconfirmed.add(placement_id)
+        self._rebuild_cycle()
+
+    def reschedule(self, placement_id: PlacementId, turns: int, place: int) -> None:
+        """Change a worker's turns and place in the cycle, from its next turn on."""
         if resident := self._residents.get(placement_id):
             resident.turns, resident.place = turns, place
-            self._arrange()
+            self._rebuild_cycle()
 
-    def leaves(self, placement_id: PlacementId) -> None:
+    def leave(self, placement_id: PlacementId) -> None:
         """A worker has gone from the GPU."""
         self._residents.pop(placement_id, None)
-        self._unheard.discard(placement_id)
-        self._there = [one for one in self._there if one != placement_id]
+        self._unconfirmed.discard(placement_id)
+        self._loaded = [one for one in self._loaded if one != placement_id]
         if self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
-        self._arrange()
+        self._rebuild_cycle()
 
-    def speaks(self, placement_id: PlacementId, *, holds: int | None) -> None:
-        """On a new connection: what it said before may be lost, so what it says now counts."""
-        self._unheard.discard(placement_id)
+    def confirm(self, placement_id: PlacementId, *, holds: int | None) -> None:
+        """A worker has connected, and says whether it holds the turn.
+
+        Earlier messages may be lost, so this counts.
+        """
+        self._unconfirmed.discard(placement_id)
         resident = self._residents[placement_id]
         resident.wants = None
         if holds is not None and self.holder is None:
@@ -91,41 +103,46 @@ class TurnOrder:
         elif holds is None and self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
 
-    def wants(self, placement_id: PlacementId, number: int, memory: GpuMemory) -> dict[PlacementId, str]:
-        """It is ready for this round. Who has to go for want of memory, and why; most often nobody.
+    def request(self, placement_id: PlacementId, number: int, memory: GpuMemory) -> dict[PlacementId, str]:
+        """A worker is ready for round `number`.
 
-        What a job takes while it computes is known once it has computed, so all are looked at every time.
-        Those go that came last, and until they have gone nobody gets a turn.
+        Returns the workers to end for want of GPU memory, with the reason. A job's peak is known only once it
+        has computed, so the sum is checked each time. Workers that came last are ended first, and nobody gets
+        a turn until they are gone.
         """
         resident = self._residents[placement_id]
         if resident.leaves:
             return {}
         resident.memory, resident.wants, resident.passed = memory, number, False
-        if placement_id not in self._there:
-            self._there.append(placement_id)
+        if placement_id not in self._loaded:
+            self._loaded.append(placement_id)
         out = {}
         while misfit := self._misfit(memory.whole):
-            newest = self._there.pop()
+            newest = self._loaded.pop()
             out[newest] = misfit
             self._residents[newest].leaves, self._residents[newest].wants = True, None
         return out
 
-    def returns(self, placement_id: PlacementId, number: int) -> bool:
-        """Whether it had the turn."""
+    def give_back(self, placement_id: PlacementId, number: int) -> bool:
+        """Take the turn back from its holder; false: this worker did not have it."""
         had = self.holder == Grant(placement_id, number)
         if had:
             self.holder = None
         return had
 
-    def hurries(self, placement_id: PlacementId) -> None:
+    def hurry(self, placement_id: PlacementId) -> None:
         if resident := self._residents.get(placement_id):
             resident.hurries = True
 
     def grant(self, now: float) -> Grant | None:
-        """The worker that gets the turn now, if any."""
-        if self.holder is not None or self._unheard or any(one.leaves for one in self._residents.values()):
+        """Give the turn to a worker, if it is free and one is ready; None: nobody gets it now."""
+        if (
+            self.holder is not None
+            or self._unconfirmed
+            or any(one.leaves for one in self._residents.values())
+        ):
             return None
-        found = self._hurried() or self._in_turn(now)
+        found = self._hurried() or self._next_in_cycle(now)
         if found is not None:
             self._waits_since = None
             self.holder = found
@@ -133,7 +150,10 @@ class TurnOrder:
         return found
 
     def wakeup(self) -> float | None:
-        """The time until which the GPU waits for the worker whose turn it is."""
+        """The time at which the GPU stops waiting for the worker whose turn it is.
+
+        None: it waits for none.
+        """
         return None if self._waits_since is None else self._waits_since + PATIENCE_S
 
     def _hurried(self) -> Grant | None:
@@ -144,7 +164,7 @@ class TurnOrder:
         ]
         return ready[0] if ready else None
 
-    def _in_turn(self, now: float) -> Grant | None:
+    def _next_in_cycle(self, now: float) -> Grant | None:
         for step in range(len(self._cycle)):
             at = (self._next + step) % len(self._cycle)
             resident = self._residents[self._cycle[at]]
@@ -159,8 +179,8 @@ class TurnOrder:
                 resident.passed, self._waits_since = True, None
         return None
 
-    def _arrange(self) -> None:
-        """The cycle anew; whoever comes next stays next, if it is still there."""
+    def _rebuild_cycle(self) -> None:
+        """Compute the cycle again; the worker that was next stays next, if it is still there."""
         rest = self._cycle[self._next :] + self._cycle[: self._next]
         scheduled = sorted(
             (one.place, placement_id) for placement_id, one in self._residents.items() if one.turns
@@ -172,8 +192,8 @@ class TurnOrder:
         self._waits_since = None
 
     def _misfit(self, whole: float) -> str:
-        """All keep what they keep, and one of them computes."""
-        memories = [self._residents[one].memory for one in self._there]
+        """Why the workers do not fit into GPU memory: all keep theirs, and one computes; empty: they fit."""
+        memories = [self._residents[one].memory for one in self._loaded]
         if len(memories) < 2:  # noqa: PLR2004 - what one takes alone is no matter of turns
             return ""
         kept = sum(one.kept for one in memories)

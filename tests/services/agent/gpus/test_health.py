@@ -1,6 +1,6 @@
 """What readings and errors mean."""
 
-from services.agent.gpus.health import broken, busy, twice
+from services.agent.gpus.health import broken, busy, seen_twice
 from services.agent.gpus.nvml import GpuReading, Xid
 from services.agent.gpus.xids import FATAL, fatal
 
@@ -65,4 +65,4 @@ def test_what_only_a_reset_mends_breaks_a_gpu() -> None:
 
 
 def test_what_two_looks_show_counts() -> None:
-    assert twice({0: "now", 1: "new"}, {0: "before", 2: "gone"}) == {0: "now"}
+    assert seen_twice({0: "now", 1: "new"}, {0: "before", 2: "gone"}) == {0: "now"}

@@ -36,7 +36,7 @@ async def test_all_reduces_run_on_none_but_the_gpus_they_are_given(monkeypatch: 
         taken.append(gpu_indices)
         return TIMES
 
-    monkeypatch.setattr(runner, "timed", timed)
+    monkeypatch.setattr(runner, "time_all_reduces", timed)
     async with running_node() as node:
         await node.trained(order("iterations=1000000"))
         assert await node.runner.all_reduces(part(2), (0, 2, 3)) == TIMES
@@ -90,7 +90,7 @@ def groups_in(folder: Path) -> list[Path]:
 async def test_no_rank_outlives_a_start_that_is_cut_short(monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
     fails = ends == "a start fails"
     starts = Starts(fails=fails)
-    monkeypatch.setattr(all_reduces, "started", starts.started)
+    monkeypatch.setattr(all_reduces, "start_process", starts.started)
     async with running_node() as node:
         timing = asked_of(node)
         await starts.second.wait()
@@ -112,16 +112,16 @@ async def test_no_group_outlives_all_reduces_that_are_cancelled_as_it_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     begun, go_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
-    made = Groups.made
+    make = Groups.make
 
     def late(self: Groups, name: str) -> object:
         loop.call_soon_threadsafe(begun.set)
         assert go_on.wait(30.0)
-        return made(self, name)
+        return make(self, name)
 
     async with running_node() as node:
         with monkeypatch.context() as patch:
-            patch.setattr(Groups, "made", late)
+            patch.setattr(Groups, "make", late)
             patch.setattr(node.runner._host, "groups", Groups({"": tmp_path}))
             timing = asked_of(node)
             await begun.wait()

@@ -54,7 +54,7 @@ def heard(said: bytes) -> messages.RankMessage:
 
 
 def a_gang(of: StartOrdered) -> Gang:
-    gang = Gang(of, speaks=True, host="h", port=None, observe_every_s=1.0)
+    gang = Gang(of, has_plugin=True, host="h", port=None, observe_every_s=1.0)
     gang.begin()
     return gang
 
@@ -98,8 +98,8 @@ def test_what_a_rank_may_say_at_most_makes_valid_samples() -> None:
     gang = a_gang(order)
     gang.train("")
     [observed] = reports(gang.heard(0, heard(line("observed", **AT_MOST))))
-    assert gang.past.samples == 1e30
-    progress = {order.job_id: gang.past.samples}
+    assert gang.record.samples == 1e30
+    progress = {order.job_id: gang.record.samples}
     beat = Heartbeat(at=1.0, node_id=order.node_id, life="1", workers=(P1,), progress=progress)
     assert decode_sample(encode(beat)) == beat
     bench.tell(observed)

@@ -13,7 +13,7 @@ import pytest
 
 from schemas.ids import PlacementId
 from services.agent.process.kernel.hierarchies import groups_of
-from services.agent.process.launching import Launcher
+from services.agent.process.launcher import Launcher
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Saved, Started, Stopped
 from tests.services.agent.process.process_bench import (
     P1,

@@ -44,8 +44,8 @@ CLEAN, KILLED = ProcessEnd(code=0), ProcessEnd(signal=signal.SIGKILL)
 BEFORE = NodeId("a")
 
 
-def a_gang(of: StartOrdered | None = None, *, speaks: bool = True, port: int | None = None) -> Gang:
-    return Gang(of or order(gpus=2), speaks=speaks, host="h", port=port, observe_every_s=10.0)
+def a_gang(of: StartOrdered | None = None, *, has_plugin: bool = True, port: int | None = None) -> Gang:
+    return Gang(of or order(gpus=2), has_plugin=has_plugin, host="h", port=port, observe_every_s=10.0)
 
 
 def trained(of: StartOrdered | None = None) -> Gang:
@@ -90,14 +90,14 @@ def test_a_stop_lasts_as_long_as_its_job_asks_and_at_least_as_long_as_saving_tak
     gang.heard(0, messages.SavedMessage(80.0, seconds=10.0))
     assert gang.stop() == [SendLine(messages.stop()), Terminate(), SetTimer(Timer.GRACE, 22.5)]
     assert gang.stop() == []
-    assert gang.rang(Timer.GRACE) == [Kill()]
+    assert gang.timer_fired(Timer.GRACE) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Stopped(P1, 80.0)
 
 
 def test_one_bad_end_gives_the_others_a_moment() -> None:
     gang = trained()
     assert gang.ended(1, ProcessEnd(code=3, lines=("a", "b"))) == [SetTimer(Timer.LAST_WORDS, LAST_WORDS_S)]
-    assert gang.rang(Timer.LAST_WORDS) == [Kill()]
+    assert gang.timer_fired(Timer.LAST_WORDS) == [Kill()]
     assert last_of(gang.ended(0, KILLED)) == Failed(P1, "rank 1 ended with exit code 3\na\nb", exit_code=3)
 
 
@@ -258,12 +258,12 @@ def test_a_copy_that_is_complete_has_done_its_share() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 320.0)
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  # noqa: FBT001 - a case
+@pytest.mark.parametrize("has_plugin", [True, False])
+def test_a_command_that_is_not_attached_trains_no_share(has_plugin: bool) -> None:  # noqa: FBT001 - a case
     """It would train all of its job, on every node."""
-    gang = a_gang(msgspec.structs.replace(order(), until=320.0), speaks=speaks)
+    gang = a_gang(msgspec.structs.replace(order(), until=320.0), has_plugin=has_plugin)
     last = last_of(gang.begin())
-    if speaks:
+    if has_plugin:
         gang.heard(0, messages.Hello(P1, 0, 1))
         assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
         last = last_of(gang.ended(0, KILLED))
@@ -271,12 +271,12 @@ def test_a_command_that_is_not_attached_trains_no_share(speaks: bool) -> None:  
     assert NO_COPY in last.reason
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(speaks: bool) -> None:  # noqa: FBT001 - a case
+@pytest.mark.parametrize("has_plugin", [True, False])
+def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(has_plugin: bool) -> None:  # noqa: FBT001 - a case
     of = placement.Gang.of({HERE: 1}, placement.Relaxed(tasks=((3,),)))
-    gang = a_gang(msgspec.structs.replace(order(), gang=of), speaks=speaks)
+    gang = a_gang(msgspec.structs.replace(order(), gang=of), has_plugin=has_plugin)
     last = last_of(gang.begin())
-    if speaks:
+    if has_plugin:
         gang.heard(0, messages.Hello(P1, 0, 1))
         assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
         last = last_of(gang.ended(0, KILLED))
@@ -334,7 +334,7 @@ HAPPENINGS = st.one_of(
     st.tuples(st.just("heard"), st.integers(0, 1), WORDS),
     st.tuples(st.just("train"), st.just("h:1")),
     st.tuples(st.just("stop")),
-    st.tuples(st.just("rang"), st.sampled_from(list(Timer))),
+    st.tuples(st.just("timer_fired"), st.sampled_from(list(Timer))),
 )
 
 

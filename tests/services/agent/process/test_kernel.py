@@ -17,7 +17,7 @@ from services.agent.process.kernel.cgroups import Group, Groups
 from services.agent.process.kernel.hierarchies import groups_of, own_folders
 from services.agent.process.kernel.identities import alive, identity_of, send
 from services.agent.process.kernel.process_scan import ProcessScan
-from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ProcessSpec, account_of, started
+from services.agent.process.kernel.spawning import USER_MIN, NoAccount, ProcessSpec, account_of, start_process
 from services.agent.tasks import Completed, Failed
 from tests.services.agent.process.process_bench import order, running_node, short_folder
 
@@ -48,18 +48,18 @@ def test_version_2_is_limited_and_counts_in_files_of_its_own(tmp_path: Path) -> 
         (tmp_path / name).touch()
     (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n")
     group = Group({"": tmp_path})
-    assert group.limited(memory=1e9, cpus=1.5) == ()
+    assert group.set_limits(memory=1e9, cpus=1.5) == ()
     assert (tmp_path / "memory.max").read_text() == "1000000000"
     assert (tmp_path / "memory.swap.max").read_text() == "0"
     assert (tmp_path / "cpu.max").read_text() == "15000 10000"
     assert (group.out_of_memory().kills, group.out_of_memory().at_limit) == (1, 2)
     (tmp_path / "cpu.max").unlink()
-    assert group.limited(memory=1e9, cpus=1.5) == ("cpus",)
+    assert group.set_limits(memory=1e9, cpus=1.5) == ("cpus",)
 
 
 def test_a_small_share_of_a_core_has_a_slice_that_the_kernel_takes(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").touch()
-    Group({"": tmp_path}).limited(memory=None, cpus=0.05)
+    Group({"": tmp_path}).set_limits(memory=None, cpus=0.05)
     assert (tmp_path / "cpu.max").read_text() == "5000 100000"
 
 
@@ -80,7 +80,7 @@ def groups(request: pytest.FixtureRequest) -> Iterator[Groups]:
 
 def a_tree(group: Group, folder: Path) -> "subprocess.Popen[bytes]":
     """A process, and its child in a session of its own, both in the group."""
-    tree = started(
+    tree = start_process(
         ProcessSpec(
             command=(sys.executable, "-c", TREE),
             environment=os.environ,
@@ -95,7 +95,7 @@ def a_tree(group: Group, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 def test_all_of_a_group_are_killed_and_it_is_removed(groups: Groups, tmp_path: Path) -> None:
-    group = groups.made("p1")
+    group = groups.make("p1")
     tree = a_tree(group, tmp_path)
     group.kill()
     assert group.pids() == []
@@ -105,7 +105,7 @@ def test_all_of_a_group_are_killed_and_it_is_removed(groups: Groups, tmp_path: P
 
 
 def test_groups_that_nobody_claims_are_ended(groups: Groups, tmp_path: Path) -> None:
-    kept, stale = groups.made("p1"), groups.made("p2")
+    kept, stale = groups.make("p1"), groups.make("p2")
     trees = [a_tree(kept, tmp_path), a_tree(stale, tmp_path)]
     groups.clear({"p1"})
     assert trees[1].wait() == -signal.SIGKILL

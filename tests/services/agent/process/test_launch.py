@@ -13,12 +13,12 @@ from services.agent.process import containers
 from services.agent.process.launch import (
     LaunchContext,
     command_of,
+    computing_part,
     environment,
-    forked_of,
     inherited,
-    ranks_of,
     script_of,
     search_path,
+    template_interpreter,
 )
 from tests.services.agent.agent_bench import HERE, node, start
 from tests.services.agent.process.process_bench import order
@@ -72,7 +72,7 @@ def test_a_rank_is_a_fork_where_it_would_run_just_so_alone(
 ) -> None:
     script = script_of(command.split())
     assert script is not None
-    assert forked_of(script, order(**more).spec) == interpreter
+    assert template_interpreter(script, order(**more).spec) == interpreter
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_ranks_know_how_many_batches_each_has_in_an_update() -> None:
 def test_a_gpu_without_a_batch_has_no_rank() -> None:
     members = [(node(NodeId("a")), 2), (node(HERE), 3)]
     idle = start(gang=members, sync=Relaxed(tasks=((3, 0), (0, 2, 1))))
-    of, used = ranks_of(idle, (4, 5, 6))
+    of, used = computing_part(idle, (4, 5, 6))
     assert used == (5, 6)
     assert variables(of, rank=2)["HOPJOB_TASKS"] == "3,2,1"
     assert (variables(of, rank=2)["WORLD_SIZE"], variables(of, rank=2)["LOCAL_RANK"]) == ("3", "1")
     plain = start(gang=members)
-    assert ranks_of(plain, (4, 5, 6)) == (plain, (4, 5, 6))
+    assert computing_part(plain, (4, 5, 6)) == (plain, (4, 5, 6))
 
 
 def test_a_copy_knows_where_its_share_ends_and_how_it_is_merged() -> None:

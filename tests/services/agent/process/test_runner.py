@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from schemas.ids import JobId
-from services.agent.process import launching, runner, worker
-from services.agent.process.kernel.spawning import ProcessSpec, started
+from services.agent.process import launcher, runner, worker
+from services.agent.process.kernel.spawning import ProcessSpec, start_process
 from services.agent.tasks import (
     Completed,
     Failed,
@@ -82,9 +82,9 @@ async def test_each_rank_is_claimed_before_the_next_one_starts(monkeypatch: pyte
 
         def noting(start: ProcessSpec) -> "subprocess.Popen[bytes]":
             seen.append(len(node.pids()))
-            return started(start)
+            return start_process(start)
 
-        monkeypatch.setattr(launching, "started", noting)
+        monkeypatch.setattr(launcher, "start_process", noting)
         await node.trained(order("iterations=1", gpus=3))
         await node.ended()
     assert seen == [0, 1, 2]

@@ -17,8 +17,8 @@ def rota(**turns: int) -> TurnOrder:
     """Places in the order of the names."""
     order = TurnOrder()
     for place, (name, of) in enumerate(turns.items()):
-        order.joins(PlacementId(name), of, place)
-        assert order.wants(PlacementId(name), 1, FREE) == {}
+        order.join(PlacementId(name), of, place)
+        assert order.request(PlacementId(name), 1, FREE) == {}
     return order
 
 
@@ -29,8 +29,8 @@ def went_round(order: TurnOrder, times: int) -> str:
         grant = order.grant(0.0)
         assert grant is not None
         had += grant.placement_id
-        assert order.returns(grant.placement_id, grant.round)
-        order.wants(grant.placement_id, grant.round + 1, FREE)
+        assert order.give_back(grant.placement_id, grant.round)
+        order.request(grant.placement_id, grant.round + 1, FREE)
     return had
 
 
@@ -51,106 +51,106 @@ def test_nobody_gets_a_turn_while_another_has_it() -> None:
     order = rota(a=1, b=1)
     assert order.grant(0.0) == Grant(A, 1)
     assert order.grant(0.0) is None
-    assert not order.returns(B, 1)
-    assert not order.returns(A, 7)
+    assert not order.give_back(B, 1)
+    assert not order.give_back(A, 7)
     assert order.grant(0.0) is None
-    order.leaves(A)
+    order.leave(A)
     assert order.grant(0.0) == Grant(B, 1)
 
 
 def test_who_is_not_ready_is_waited_for_a_moment_and_then_passed_over() -> None:
     order = rota(a=1, b=1)
     assert order.grant(0.0) == Grant(A, 1)
-    order.returns(A, 1)
+    order.give_back(A, 1)
     assert order.grant(0.0) == Grant(B, 1)
-    order.returns(B, 1)
-    order.wants(B, 2, FREE)
+    order.give_back(B, 1)
+    order.request(B, 2, FREE)
     assert order.grant(5.0) is None
     assert order.wakeup() == 5.0 + PATIENCE_S
     assert order.grant(5.0 + PATIENCE_S) == Grant(B, 2)
-    order.returns(B, 2)
-    order.wants(B, 3, FREE)
+    order.give_back(B, 2)
+    order.request(B, 3, FREE)
     assert order.grant(7.0) == Grant(B, 3), "it is waited for once"
-    order.returns(B, 3)
-    order.wants(A, 2, FREE)
-    order.wants(B, 4, FREE)
+    order.give_back(B, 3)
+    order.request(A, 2, FREE)
+    order.request(B, 4, FREE)
     assert order.grant(8.0) == Grant(A, 2)
 
 
 def test_who_has_to_stop_comes_first_even_without_turns() -> None:
     order = rota(a=1, b=1, c=0)
-    order.hurries(C)
+    order.hurry(C)
     assert order.grant(0.0) == Grant(C, 1)
 
 
 def test_who_comes_next_stays_next_when_the_cycle_changes() -> None:
     order = rota(a=1, b=1, c=1)
     assert order.grant(0.0) == Grant(A, 1)
-    order.changes(A, 2, 5)
-    order.returns(A, 1)
+    order.reschedule(A, 2, 5)
+    order.give_back(A, 1)
     assert order.grant(0.0) == Grant(B, 1)
 
 
 def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> None:
     order = TurnOrder()
-    order.joins(A, 1, 0, unheard=True)
-    order.joins(B, 1, 1, unheard=True)
-    order.speaks(A, holds=None)
-    order.wants(A, 4, FREE)
+    order.join(A, 1, 0, unconfirmed=True)
+    order.join(B, 1, 1, unconfirmed=True)
+    order.confirm(A, holds=None)
+    order.request(A, 4, FREE)
     assert order.grant(0.0) is None
-    order.speaks(B, holds=7)
+    order.confirm(B, holds=7)
     assert order.grant(0.0) is None
-    assert order.returns(B, 7)
+    assert order.give_back(B, 7)
     assert order.grant(0.0) == Grant(A, 4)
 
 
 def test_a_rota_has_to_fit_with_one_that_computes() -> None:
     order = TurnOrder()
-    order.joins(A, 1, 0)
-    assert order.wants(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
-    order.joins(B, 1, 1)
-    assert order.wants(B, 1, GpuMemory(kept=3e9, peak=4e9, whole=10e9)) == {}
-    order.joins(C, 1, 2)
-    assert order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {
+    order.join(A, 1, 0)
+    assert order.request(A, 1, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
+    order.join(B, 1, 1)
+    assert order.request(B, 1, GpuMemory(kept=3e9, peak=4e9, whole=10e9)) == {}
+    order.join(C, 1, 2)
+    assert order.request(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {
         C: "3 jobs that take turns keep 6.0 GB on a GPU, and one that computes takes 5.0 GB more, of 10.0 GB"
     }
     assert order.grant(0.0) is None, "it keeps its memory until it has gone"
-    assert order.wants(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
-    order.leaves(C)
+    assert order.request(C, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
+    order.leave(C)
     assert order.grant(0.0) == Grant(A, 1)
-    order.returns(A, 1)
-    assert order.wants(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
+    order.give_back(A, 1)
+    assert order.request(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
 
 
 def test_what_a_job_takes_is_known_once_it_has_computed_and_the_newest_goes() -> None:
     order = TurnOrder()
     for place, name in enumerate((A, B, C)):
-        order.joins(name, 1, place)
+        order.join(name, 1, place)
     for name in (C, A, B):  # B was ready last
-        assert order.wants(name, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
+        assert order.request(name, 1, GpuMemory(kept=1e9, peak=1e9, whole=10e9)) == {}
     assert order.grant(0.0) == Grant(A, 1)
-    order.returns(A, 1)
+    order.give_back(A, 1)
     assert order.grant(0.0) == Grant(B, 1)
-    out = order.wants(A, 2, GpuMemory(kept=1e9, peak=8.5e9, whole=10e9))
+    out = order.request(A, 2, GpuMemory(kept=1e9, peak=8.5e9, whole=10e9))
     assert set(out) == {B}
     assert "3 jobs that take turns keep 3.0 GB on a GPU" in out[B]
-    assert order.returns(B, 1)
+    assert order.give_back(B, 1)
     assert order.grant(0.0) is None
-    order.leaves(B)
+    order.leave(B)
     assert order.grant(0.0) == Grant(C, 1)
-    order.returns(C, 1)
-    assert set(order.wants(C, 2, GpuMemory(kept=9e9, peak=9e9, whole=10e9))) == {A}, "and so on"
-    order.leaves(A)
+    order.give_back(C, 1)
+    assert set(order.request(C, 2, GpuMemory(kept=9e9, peak=9e9, whole=10e9))) == {A}, "and so on"
+    order.leave(A)
     assert order.grant(0.0) == Grant(C, 2), "one alone takes what it takes"
 
 
 DO: dict[str, Callable[[TurnOrder, PlacementId, int], object]] = {
-    "wants": lambda order, key, number: order.wants(key, number, FREE),
-    "returns": lambda order, key, number: order.returns(key, number),
-    "leaves": lambda order, key, _: order.leaves(key),
-    "speaks": lambda order, key, number: order.speaks(key, holds=number or None),
-    "changes": lambda order, key, number: order.changes(key, number, number),
-    "hurries": lambda order, key, _: order.hurries(key),
+    "request": lambda order, key, number: order.request(key, number, FREE),
+    "give back": lambda order, key, number: order.give_back(key, number),
+    "leave": lambda order, key, _: order.leave(key),
+    "confirm": lambda order, key, number: order.confirm(key, holds=number or None),
+    "reschedule": lambda order, key, number: order.reschedule(key, number, number),
+    "hurry": lambda order, key, _: order.hurry(key),
 }
 """to one that is there; one that is not joins"""
 STEPS = st.lists(
@@ -166,12 +166,12 @@ def test_whatever_happens_one_has_the_turn_and_it_is_there(steps: list[tuple[str
         if key in order:
             DO[what](order, key, number)
         else:
-            order.joins(key, number, number)
+            order.join(key, number, number)
         now += 0.3
         before = order.holder
         grant = order.grant(now)
         assert grant is None or (before is None and order.holder == grant)
         assert order.holder is None or order.holder.placement_id in order
         if holder is not None and order.holder != holder:
-            assert what in {"returns", "leaves", "speaks"}, "its holder, or its end, ends a turn"
+            assert what in {"give back", "leave", "confirm"}, "its holder, or its end, ends a turn"
             assert key == holder.placement_id

@@ -1,4 +1,4 @@
-"""Starts the ranks of a worker, finds those of an earlier life, and ends all that came of them."""
+"""Starts the ranks of a worker, finds those that an earlier life started, and kills all their processes."""
 
 import asyncio
 import contextlib
@@ -21,19 +21,20 @@ from services.agent.process.gang.verdicts import MemoryState
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
 from services.agent.process.kernel.process_scan import has_variable
-from services.agent.process.kernel.spawning import Account, NoAccount, ProcessSpec, reach, started
+from services.agent.process.kernel.spawning import Account, NoAccount, ProcessSpec, reach, start_process
 from services.agent.process.listener import Peer
 from services.agent.process.own_thread import in_own_thread
-from services.agent.process.ranks import RankProcess, found, of_child
+from services.agent.process.ranks import RankProcess, child_rank, found_rank
 from services.agent.process.templates import NoTemplate, Template
 from shared.runtime.process.ports import HeldPorts
 
 ANSWER_LIMIT_S = 10.0
-"""for folders to be made and read: a disk that answers takes milliseconds, one of another machine seconds"""
+"""time to make and read folders after which a disk counts as hanging; a local disk needs milliseconds, one of
+another machine seconds"""
 
 
 class Launcher:
-    """`claim`: of an earlier life, which started it."""
+    """`claim`: of the earlier life that started the worker; None: this life starts it."""
 
     def __init__(
         self,
@@ -48,37 +49,39 @@ class Launcher:
         self._order = order
         self._command = command
         self._script = launch.script_of(command)
-        meets = claim is None and self._script is None and order.gang.gpus > 1
-        self._held = HeldPorts("") if meets else None
-        """the port where other ranks meet rank 0 of a command that is no script, which reports none itself"""
+        has_meeting = claim is None and self._script is None and order.gang.gpus > 1
+        self._held = HeldPorts("") if has_meeting else None
+        """holds the port at which ranks meet rank 0, if the command is no Python script: only scripts report
+        a port"""
         port = self._held.ports[0] if self._held else None
         self._claim = claim or _new_claim(order, gpu_indices, host.groups_of(order), port)
-        self._found = claim is not None
+        self._adopted = claim is not None
         self._folder = host.folders.worker(order.placement_id)
-        self._members = host.members(self._claim)
+        self._processes = host.processes_of(self._claim)
         self._preparing_since: float | None = None
+        """monotonic time since when a start makes its folders; None: none does"""
 
     @property
-    def speaks(self) -> bool:
-        """Whether its command is a Python script, under the plug-in."""
+    def has_plugin(self) -> bool:
+        """Whether its command is a Python script, which runs under the plug-in and sends messages."""
         return self._script is not None
 
     @property
     def adopted(self) -> bool:
-        """Started by an earlier life."""
-        return self._found
+        """Whether an earlier life started the worker."""
+        return self._adopted
 
     @property
     def port(self) -> int | None:
-        """Port of rank 0 for a command that is no Python script."""
-        return None if self.speaks else self._claim.port
+        """The port at which rank 0 is met; None: its Python script reports one, or nobody has to meet."""
+        return None if self.has_plugin else self._claim.port
 
-    def found(self) -> dict[int, RankProcess]:
-        """The ranks that an earlier life started."""
-        return {rank.rank: found(rank.process) for rank in self._claim.ranks} if self._found else {}
+    def adopted_ranks(self) -> dict[int, RankProcess]:
+        """The ranks that an earlier life started, by number; empty: this life starts the worker."""
+        return {rank.rank: found_rank(rank.process) for rank in self._claim.ranks} if self._adopted else {}
 
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
-        """Start all ranks. `say`: takes what the job's owner should know. Raises OSError, NoAccount."""
+        """Start all ranks. `say`: prints a line in the job's output. Raises OSError, NoAccount."""
         account = await asyncio.to_thread(self._host.account, self._order)
         self._preparing_since = time.monotonic()
         try:
@@ -88,25 +91,26 @@ class Launcher:
         for name in unlimited:
             say(f"this node sets no limit on {name}")
         template = await self._template(account)
-        # Not every program sets SO_REUSEADDR, without which it cannot have a port that is held.
+        # Released before the start: a program that does not set SO_REUSEADDR cannot bind a port that is held.
         self._held = None
         processes = {}
         for claim in self._claim.ranks:
-            start = await asyncio.to_thread(self._start, claim.rank, meeting, account)
-            processes[claim.rank] = await self._started(start, template)
+            start = await asyncio.to_thread(self._spec_of, claim.rank, meeting, account)
+            processes[claim.rank] = await self._fork_or_start(start, template)
             await self._claim_rank(claim.rank, processes[claim.rank])
         return processes
 
     def waits_for(self) -> str:
-        """The folder of its checkpoints, while a start has waited too long for its folders; else empty."""
+        """The checkpoint folder, if making folders has taken longer than ANSWER_LIMIT_S; else empty."""
         since = self._preparing_since
         late = since is not None and time.monotonic() - since > ANSWER_LIMIT_S
         return self.context.checkpoints if late else ""
 
     def owns(self, peer: Peer, process: RankProcess | None) -> bool:
-        """Whether a process is the rank, or came of the worker; one in a container is known by a variable.
+        """Whether the process at the other end is the rank, or another process of the worker.
 
-        Whoever starts a process says what its variables are, so another account's is none.
+        A process in a container is recognised by an environment variable. Anybody can start a process with
+        that variable, so processes of other accounts are refused first.
         """
         try:
             account = self._host.account(self._order)
@@ -116,12 +120,13 @@ class Launcher:
             return False
         if process and process.identity and process.identity.pid == peer.pid:
             return True
-        if peer.pid in self._members.pids():
+        if peer.pid in self._processes.pids():
             return True
         return bool(self._order.spec.image) and has_variable(peer.pid, self._host.variable(self._order))
 
     def memory(self) -> MemoryState:
-        found = self._members.out_of_memory()
+        """Whether the kernel killed a process of the worker for want of memory, and at which limit."""
+        found = self._processes.out_of_memory()
         if not found.kills:
             return MemoryState.ENOUGH
         limited = self._order.spec.memory is not None and found.at_limit
@@ -134,15 +139,15 @@ class Launcher:
             names = [self._container_name(claim.rank) for claim in self._claim.ranks]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 await asyncio.to_thread(containers.remove, engine, names)
-        await asyncio.to_thread(self._members.kill)
+        await asyncio.to_thread(self._processes.kill)
 
     async def remove(self) -> None:
-        await asyncio.to_thread(self._members.remove)
+        await asyncio.to_thread(self._processes.remove)
 
     # ---- a start
 
     def _prepare(self, account: Account | None) -> tuple[str, ...]:
-        """Folders, claim, groups; the limits that cannot be set. Raises OSError."""
+        """Make folders, claim and control group; returns the limits that cannot be set. Raises OSError."""
         spec, here = self._order.spec, len(self._claim.ranks)
         make_worker(self._folder, [claim.rank for claim in self._claim.ranks], account)
         self._host.folders.make_checkpoints(self._order, account)
@@ -152,63 +157,70 @@ class Launcher:
         plain = self._script is not None and not (spec.image or account)
         if plain and self._script and (interpreter := _interpreter(self._script, spec)):
             self._host.folders.interpreter.write_text(interpreter)
-        group = self._host.groups.made(self._order.placement_id) if self._host.groups else None
-        if spec.image:  # the engine limits it; in the group is the engine's program
+        group = self._host.groups.make(self._order.placement_id) if self._host.groups else None
+        if spec.image:  # the engine sets the limits; the group only holds the engine's client
             return ()
         memory = None if spec.memory is None else spec.memory * here
         cpus = None if spec.cpus is None else spec.cpus * here
         if group is None:
             limits = {"memory": memory, "cpus": cpus}
             return tuple(name for name, limit in limits.items() if limit is not None)
-        return group.limited(memory=memory, cpus=cpus)
+        return group.set_limits(memory=memory, cpus=cpus)
 
     async def _claim_rank(self, number: int, process: RankProcess) -> None:
-        """At once: whoever ends this worker has to find it, also where the next rank cannot be started."""
+        """Write down a rank that was started, before the next one is.
+
+        If that one cannot be started, the kill has to find this one.
+        """
         started = claims.RankClaim(number, process.identity)
         ranks = tuple(started if one.rank == number else one for one in self._claim.ranks)
         self._claim = msgspec.structs.replace(self._claim, ranks=ranks)
-        self._members = self._host.members(self._claim)
+        self._processes = self._host.processes_of(self._claim)
         await asyncio.to_thread(claims.write, self._folder, self._claim)
 
     async def _template(self, account: Account | None) -> Template | None:
         if self._script is None or self._host.templates is None or account:
             return None
-        interpreter = launch.forked_of(self._script, self._order.spec)
+        interpreter = launch.template_interpreter(self._script, self._order.spec)
         return await self._host.templates.of(interpreter) if interpreter else None
 
-    async def _started(self, start: ProcessSpec, template: Template | None) -> RankProcess:
+    async def _fork_or_start(self, start: ProcessSpec, template: Template | None) -> RankProcess:
         if template is not None and self._script is not None:
             try:
                 return await template.fork(self._script, start)
             except (NoTemplate, TimeoutError):
-                pass  # it has just ended: start as any process is
-        return of_child(await asyncio.to_thread(started, start))
+                pass  # the template has just ended: start the rank as a new process
+        return child_rank(await asyncio.to_thread(start_process, start))
 
-    def _start(self, rank: int, meeting: str, account: Account | None) -> ProcessSpec:
+    def _spec_of(self, rank: int, meeting: str, account: Account | None) -> ProcessSpec:
         spec, files = self._order.spec, RankFiles(self._folder, rank)
-        own_ones = launch.environment(self._order, rank, self.context, last=str(files.last), meeting=meeting)
-        own_ones["PYTHONPATH"] = launch.search_path(self.context, own_ones)
+        of_job = launch.environment(self._order, rank, self.context, last=str(files.last), meeting=meeting)
+        of_job["PYTHONPATH"] = launch.search_path(self.context, of_job)
         command = self._script.command if self._script else self._command
-        agents = launch.inherited(os.environ)
+        of_agent = launch.inherited(os.environ)
         start = ProcessSpec(
             command=command,
-            environment=agents | _home(account) | own_ones,
+            environment=of_agent | _home(account) | of_job,
             folder=spec.working_directory,
             log=files.log,
-            groups=self._members.enter if isinstance(self._members, Group) else (),
+            groups=self._processes.enter if isinstance(self._processes, Group) else (),
             account=account,
         )
         if not spec.image:
             return start
-        containers.write_environment(files.environment, own_ones)
+        containers.write_environment(files.environment, of_job)
         command = containers.wrapped(self._container(files, account), spec, command)
-        mark = {launch.MARK: own_ones[launch.MARK]}
+        mark = {launch.MARK: of_job[launch.MARK]}
         return msgspec.structs.replace(
-            start, command=command, environment=agents | mark, folder="", account=None
+            start, command=command, environment=of_agent | mark, folder="", account=None
         )
 
     def _check_folders(self, account: Account | None) -> None:
-        """An engine as root gives a job what its account cannot get to. Raises OSError, ValueError."""
+        """Check that the job's account may use the folders that its container mounts.
+
+        Raises OSError, ValueError. A container engine runs as root, and would mount folders that the account
+        cannot open.
+        """
         containers.check_folders(self._shared())
         if self._order.spec.working_directory:
             reach(Path(self._order.spec.working_directory), account)
@@ -251,7 +263,7 @@ def _new_claim(
 
 
 def _interpreter(script: launch.Script, spec: JobSpec) -> str:
-    """The whole path of what a script's word for its interpreter means on this node; empty: nothing."""
+    """The absolute path of a script's interpreter on this node; empty: there is no such program."""
     path = dict(spec.environment).get("PATH", os.environ.get("PATH"))
     found = shutil.which(script.interpreter, path=path) or script.interpreter
     whole = Path(spec.working_directory or Path.cwd()) / found
