@@ -35,6 +35,8 @@ KINDS = {
 
 NOT_INSTALLED = os.EX_UNAVAILABLE
 """exit code of a service that lacks a library, and would the next time too"""
+MISCONFIGURED = os.EX_CONFIG
+"""exit code of a service whose settings are wrong, which the next start would find too"""
 PACKAGES = {
     **{name: name for name in ("aiohttp", "duckdb", "highspy", "numpy", "ortools", "selenium", "structlog")},
     **dict.fromkeys(("markdown_it", "matplotlib"), "markdown-it-py matplotlib"),

@@ -19,9 +19,10 @@ from typing import NoReturn
 
 import msgspec
 
-from hopyard.failures import NOT_INSTALLED, not_installed
+from hopyard.failures import MISCONFIGURED, NOT_INSTALLED, not_installed
 from hopyard.local.certificates import unread
 from shared.runtime import owner_only
+from shared.runtime.settings import Misconfigured
 
 PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
@@ -66,6 +67,9 @@ def run(module: str) -> None:
             raise
         sys.stderr.write(f"{lacking}\n")
         sys.exit(NOT_INSTALLED)
+    except Misconfigured as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(MISCONFIGURED)
     _end()
 
 

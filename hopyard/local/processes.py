@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from hopyard.failures import NOT_INSTALLED, Died, NotInstalled, StoreDamaged
+from hopyard.failures import MISCONFIGURED, NOT_INSTALLED, Died, NotInstalled, StoreDamaged
 from hopyard.local.child import Program, command_line
 from hopyard.local.template import LIMIT_S, Process, Template
 from shared.runtime import owner_only
@@ -112,7 +112,8 @@ async def _start_again(running: RunningProgram, template: Template) -> str:
 async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
     """Start the program again whenever it ends. Raises Died when that happens too often.
 
-    NotInstalled and StoreDamaged at once: another start would end the same way.
+    NotInstalled and StoreDamaged at once, and Died for settings by which it never started: another start
+    would end the same way. A file that settings name may be in work when one that ran is started again.
     """
     allowed = Allowance(restarts)
     while True:
@@ -122,6 +123,8 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
             raise NotInstalled(f"{running.program.name}: {_tail(running.program)[-1]}")
         if code == EXIT_CODE:
             raise StoreDamaged(_tail(running.program)[-1].removeprefix("hopyard "))
+        if code == MISCONFIGURED and not running.restarts:
+            raise Died(_tail(running.program)[-1].removeprefix("hopyard "))
         running.last_error = _last_error(running.program, code)
         how = f"ended with {_how(code)}"
         while how:

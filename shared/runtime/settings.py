@@ -41,6 +41,10 @@ class UnknownSetting(ValueError):
         self.name = name
 
 
+class Misconfigured(SystemExit):
+    """A process ends by its settings, or by what they name; the next one would too. The text says which."""
+
+
 def load_settings(environ: Mapping[str, str], path: Path | str | None = None) -> Settings:
     """The settings in force.
 

@@ -31,7 +31,7 @@ from shared.runtime.process.waiting_site import WaitingSite
 from shared.runtime.process.watchdog import watch
 from shared.runtime.process.web import STARTS, serve
 from shared.runtime.service import Ports, Service
-from shared.runtime.settings import load_settings, sources_of
+from shared.runtime.settings import Misconfigured, load_settings, sources_of
 from shared.runtime.shell.shell import Shell
 
 AFTER_LIFE_REAL_S = 0.5
@@ -57,7 +57,7 @@ def run(name: str, build: Build) -> None:
         settings = load_settings(os.environ)
         check_together(settings)
     except ValueError as error:
-        sys.exit(f"hopyard {name}: {error}")
+        raise Misconfigured(f"hopyard {name}: {error}") from None
     configure_logs(settings, service=name)
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         try:
@@ -228,14 +228,18 @@ class _Announced:
 
 @contextlib.contextmanager
 def _starting(name: str) -> Iterator[None]:
-    """A context in which errors of the environment end the process with a line that says what is wrong."""
+    """A context in which errors of the environment end the process with a line that says what is wrong.
+
+    Raises Misconfigured for those of settings, and of what they name.
+    """
     try:
         yield
     except Damaged:
         raise
     except (OSError, ValueError, LookupError) as error:
         structlog.get_logger().debug("cannot start", exc_info=True)
-        raise SystemExit(f"hopyard {name}: {error}") from None
+        end = SystemExit if isinstance(error, OSError) else Misconfigured
+        raise end(f"hopyard {name}: {error}") from None
 
 
 def _cancel_at_signals(task: asyncio.Task[None] | None) -> asyncio.Event:

@@ -265,3 +265,29 @@ async def test_a_start_that_the_machine_refuses_is_tried_again(
     assert "ended with signal SIGKILL" in said[0]
     assert "did not start: Resource temporarily unavailable; starting it again" in said[1]
     await stop([running], 1.0)
+
+
+MISCONFIGURED = """
+from shared.runtime.settings import Misconfigured
+raise Misconfigured("hopyard small: no such policy")
+"""
+
+
+async def test_by_settings_that_no_start_survives_a_program_is_not_started_again(program: Write) -> None:
+    """Six starts later, half a minute, the same sentence stood there seven times."""
+    said: list[str] = []
+    async with template() as forking:
+        running = await start(program(MISCONFIGURED))
+        with pytest.raises(Died, match=r"^small: no such policy$"):
+            await keep(running, forking, Restarts(most=2, backoff_s=0.01), said.append)
+    assert said == []
+
+
+async def test_a_program_that_ran_is_started_again_whatever_its_settings_have_become(program: Write) -> None:
+    said: list[str] = []
+    async with template() as forking:
+        running = await start(program(MISCONFIGURED))
+        running.restarts = 1
+        with pytest.raises(Died, match="ended with exit code 78"):
+            await keep(running, forking, Restarts(most=1, backoff_s=0.01), said.append)
+    assert len(said) == 1

@@ -111,15 +111,20 @@ async def _ensure(connection: Connection, config: StreamConfig) -> None:
 
 
 def _raise_if_final(config: StreamConfig, error: Exception) -> None:
-    """Raise RuntimeError for an error that waiting does not cure, Damaged for a full disk."""
+    """Raise RuntimeError for an error that waiting does not cure, Damaged for a full disk.
+
+    ValueError for one of the settings.
+    """
     if getattr(error, "err_code", None) == NO_ROOM:
         needed = f" of {config.max_bytes:,} bytes" if (config.max_bytes or 0) > 0 else ""
         remedy = "make room, or set stream_max_bytes to less"
         raise Damaged(f"NATS has no room on its disk for the stream {config.name}{needed}: {remedy}")
     if isinstance(error, BadRequestError) and error.err_code == NO_PEERS:
         return
-    if isinstance(error, BadRequestError) or getattr(error, "err_code", None) == NOT_CLUSTERED:
-        raise RuntimeError(f"stream {config.name}: {error}") from error
+    if getattr(error, "err_code", None) == NOT_CLUSTERED:
+        raise ValueError(f"nats_replicas is {config.num_replicas}, and NATS is one server alone: set it to 1")
+    if isinstance(error, BadRequestError):
+        raise RuntimeError(f"stream {config.name}: {error}") from error  # noqa: TRY004 - the server's error
 
 
 async def _create_or_update(connection: Connection, config: StreamConfig) -> None:

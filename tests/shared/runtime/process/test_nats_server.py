@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.settings import Settings
+from shared.runtime.bus.jetstream.bus import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.process.nats_server import NatsServer
 
@@ -63,6 +64,17 @@ async def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
         connection = Connection(Settings(nats_url=server.url), "test")
         await connection.open(5.0)
         await connection.close()
+    finally:
+        await server.stop()
+
+
+async def test_copies_that_one_server_cannot_keep_are_an_error_of_the_settings(tmp_path: Path) -> None:
+    server = NatsServer(tmp_path)
+    await server.start()
+    try:
+        settings = Settings(nats_url=server.url, nats_replicas=3, stream_max_bytes=10_000_000)
+        with pytest.raises(ValueError, match="nats_replicas is 3, and NATS is one server alone"):
+            await JetStreamBus.connect(settings, "admission", 10.0)
     finally:
         await server.stop()
 
