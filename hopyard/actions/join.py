@@ -75,7 +75,7 @@ def _my_nats() -> str:
     try:
         return my_stack(Path.cwd()).nats_url
     except Unreachable:
-        raise Unreachable("which stack to join is not said: --join nats://HOST:4222 does") from None
+        raise Unreachable("no stack to join: name one by --join nats://HOST:4222") from None
 
 
 def _own_account(settings: Settings) -> dict[str, str]:

@@ -65,7 +65,7 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
     """
     data = data.resolve()
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise Invalid(f"{data} is there and not empty: choose another --data")
+        raise Invalid(f"{data} exists and is not empty: choose another --data")
     with backup_file.opened(source) as backup, owner_only.alone():
         try:
             with _draft(data) as draft:

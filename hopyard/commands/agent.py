@@ -63,7 +63,7 @@ def agent(
     $ hopyard agent --join nats://head:4222 --node-file /etc/hopyard/node.yaml
     """
     if node_file and (gpus or name or address):
-        raise Invalid("--node-file says it all: it goes without --gpus, --name and --address")
+        raise Invalid("--node-file has the GPUs, name and address: leave out --gpus, --name and --address")
     from hopyard.actions.join import join as become  # noqa: PLC0415 - brings NATS
 
     file = str(node_file.absolute()) if node_file else None

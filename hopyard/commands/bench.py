@@ -259,7 +259,7 @@ def _grown(scenario: str | None, counts: str | None) -> "Growth | None":
     if scenario is None and counts is None:
         return None
     if scenario is None or counts is None:
-        raise Invalid("--scenario and --jobs go together")
+        raise Invalid("give --scenario and --jobs together")
     return Growth(load_scenario(scenario), _numbers("--jobs", counts))
 
 

@@ -35,7 +35,7 @@ def diag(*, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:
     if not found.reachable:
         raise Unreachable(found.checks[0].detail)
     if not found.well():
-        raise Failure("not all is well")
+        raise Failure("the stack is not well")
 
 
 def register(app: typer.Typer) -> None:

@@ -193,9 +193,9 @@ def _contenders(policies: str) -> "tuple[Contender, ...]":
 
     texts = _named(policies)
     if not texts:
-        raise Invalid("--policies names none")
+        raise Invalid("--policies names no policy")
     if len(set(texts)) < len(texts):
-        raise Invalid(f"--policies names one twice: {policies}")
+        raise Invalid(f"--policies names a policy twice: {policies}")
     named = tuple(_contender(text) for text in texts)
     for each in named:
         check_policy(each.policy)

@@ -89,9 +89,9 @@ def submit(
     $ hopyard submit sweep/*.yaml --json
     """
     if key is not None and len(files) > 1:
-        raise Invalid("--key is of one job; submit these one by one")
+        raise Invalid("--key is for one job; submit these one by one")
     if with_logs and not wait:
-        raise Invalid("--logs goes with --wait; `hopyard logs JOB -f` follows a job that is submitted")
+        raise Invalid("--logs needs --wait; `hopyard logs JOB -f` follows a job that is already submitted")
     jobs = in_this_folder([(str(file), read_job(file)) for file in files])
     if wait:
         from hopyard.actions.wait import Wait, printer  # noqa: PLC0415 - brings an event loop
@@ -170,7 +170,7 @@ def ps(
     else:
         show(page, picture(page, Times(clock)), as_json=as_json, out=out, times=Times(clock))
     if page.next and not as_json:
-        say(f"there are more: the same with --after {page.next}")
+        say(f"there are more: repeat the command with --after {page.next}")
 
 
 def show_job(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out = None) -> None:

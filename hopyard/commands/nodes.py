@@ -147,7 +147,7 @@ def discover(
     from hopyard.actions.discover import as_text, discovered  # noqa: PLC0415 - brings the parser of files
 
     if file and file.exists():
-        raise Invalid(f"{file} is there already")
+        raise Invalid(f"{file} exists already")
     machine = discovered(gpus, name)
     if machine.left_out:
         say(f"left out: {machine.left_out}; a node has GPUs of one type")
@@ -204,8 +204,8 @@ def expel(node: NodeArgument) -> None:
     from hopyard.local.accounts import expel as forget  # noqa: PLC0415 - as above
 
     if not forget(my_folder(Path.cwd()), node):
-        raise Failure(f"no agent of {node} was let in")
-    say(f"NATS lets the agent of {node} in no more")
+        raise Failure(f"node {node} was not admitted")
+    say(f"node {node} is expelled: NATS refuses its agent from now on")
 
 
 def _show(drained: NodeDrain, *, as_json: bool) -> None:

@@ -26,7 +26,7 @@ def _url(text: str | None) -> str | None:
     except ValueError:
         meant = False
     if not meant:
-        raise Invalid(f"{text} is no URL; one is http://127.0.0.1:8080")
+        raise Invalid(f"{text} is not a URL such as http://127.0.0.1:8080")
     return text
 
 
@@ -53,7 +53,7 @@ def _change(text: str) -> PolicyChange:
     try:
         return msgspec.convert({"at_s": float(at_s), "policy": located(policy)}, PolicyChange)
     except ValueError:
-        raise Invalid(f"--policy-at {text}: it is SECONDS:POLICY, as 600:jps") from None
+        raise Invalid(f"--policy-at {text}: it takes SECONDS:POLICY, as 600:jps") from None
 
 
 def writable(file: Path | None) -> Path | None:

@@ -67,7 +67,7 @@ def demo(
     $ hopyard demo --scenario my-scenario.yaml --speed 60 --keep run-1
     """
     if python is not None and not real:
-        raise Invalid("--python goes with --real")
+        raise Invalid("--python needs --real")
     if real:
         _real_demo(python, keep, limit, as_json=as_json, out=out)
         return

@@ -15,7 +15,7 @@ from hopyard.local.pids import alive
 from shared.runtime import owner_only
 from shared.runtime.state_folder import state_folder
 
-OTHERWISE = "--api or HOPYARD_API_URL names another"
+NAMED = "name one by --api or HOPYARD_API_URL"
 
 
 Mine = tuple[Path, StackFile]
@@ -58,11 +58,11 @@ def _mine_from(start: Path) -> Mine:
     running = _running()
     if not running:
         if begun := starting():
-            raise Unreachable(f"the stack on {begun[0]} is not up yet; try again once it is, or {OTHERWISE}")
-        raise Unreachable(f"no stack of yours runs on this machine; `hopyard up` starts one, {OTHERWISE}")
+            raise Unreachable(f"the stack on {begun[0]} is not up yet; try again once it is, or {NAMED}")
+        raise Unreachable(f"no stack of yours runs on this machine; start one by `hopyard up`, or {NAMED}")
     if len(running) > 1:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
-        raise Unreachable(f"{len(running)} stacks of yours run, none on this folder: {listed}; {OTHERWISE}")
+        raise Unreachable(f"{len(running)} stacks of yours run, none in this folder: {listed}; {NAMED}")
     return next(iter(running.items()))
 
 

@@ -45,10 +45,10 @@ def test_a_mix_there_is_not_is_code_2_with_file_and_line(hopyard: Hopyard, tmp_p
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("jps", "--policy-at jps: it is SECONDS:POLICY, as 600:jps"),
-        ("soon:jps", "--policy-at soon:jps: it is SECONDS:POLICY, as 600:jps"),
-        ("-1:jps", "--policy-at -1:jps: it is SECONDS:POLICY, as 600:jps"),
-        ("nan:jps", "--policy-at nan:jps: it is SECONDS:POLICY, as 600:jps"),
+        ("jps", "--policy-at jps: it takes SECONDS:POLICY, as 600:jps"),
+        ("soon:jps", "--policy-at soon:jps: it takes SECONDS:POLICY, as 600:jps"),
+        ("-1:jps", "--policy-at -1:jps: it takes SECONDS:POLICY, as 600:jps"),
+        ("nan:jps", "--policy-at nan:jps: it takes SECONDS:POLICY, as 600:jps"),
         ("600:nonesuch", "nonesuch"),
         ("600:jps+alpha=2", "policy jps, option alpha"),
     ],
@@ -136,7 +136,7 @@ def test_a_job_that_makes_no_sense_is_code_2_before_it_is_sent(
 @pytest.mark.parametrize("address", ["foo", "localhost:8080", "nats://localhost:4222", "http://", "http://["])
 def test_an_address_that_is_no_url_is_code_2(hopyard: Hopyard, address: str) -> None:
     ran = hopyard("ps", "--api", address)
-    assert (ran.code, ran.err) == (2, f"hopyard: {address} is no URL; one is http://127.0.0.1:8080\n")
+    assert (ran.code, ran.err) == (2, f"hopyard: {address} is not a URL such as http://127.0.0.1:8080\n")
 
 
 def error_of(ran: Ran) -> dict[str, object]:

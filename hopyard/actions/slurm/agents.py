@@ -49,11 +49,11 @@ def settings_of_agents(join: str | None) -> dict[str, str | int | float | bool]:
     given = _given()
     address = str(join or given.get("nats_url", ""))
     if not address:
-        raise Invalid("where is the stack? --join nats://HOST:PORT says it, or the setting nats_url")
+        raise Invalid("no stack is named: give --join nats://HOST:PORT, or set nats_url")
     if not join and (urlsplit(address).hostname or "").startswith(LOOPBACK):
         raise Invalid(
-            f"{address} is this machine's own address: no other node reaches the stack there; "
-            "--join nats://HOST:PORT says which one does"
+            f"{address} is this machine's own address: no other node can reach the stack there; "
+            "give --join nats://HOST:PORT with one that they can"
         )
     kept = {name: value for name, value in given.items() if name not in NOT_FOR_AGENTS}
     return OF_AN_AGENT | kept | {"nats_url": address}
@@ -67,7 +67,7 @@ def script_of(allocation: Allocation, folder: Path) -> str:
     if limit_s is not None and limit_s < least_s:
         raise Invalid(
             f"--time {allocation.time}: an agent leaves {leave_s:g} s before the end "
-            f"(the setting leave_before_end_s), so less than {least_s / 60:g} minutes are of no use"
+            f"(the setting leave_before_end_s), so {least_s / 60:g} minutes are the least that is of use"
         )
     return batch_script(allocation, folder, python=sys.executable, leave_s=leave_s)
 

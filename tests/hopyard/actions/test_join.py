@@ -32,7 +32,7 @@ def test_the_environment_and_a_settings_file_choose_otherwise(tmp_path: Path) ->
 def test_without_a_stack_nobody_knows_what_to_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(Unreachable, match="--join nats://HOST:4222 does"):
+    with pytest.raises(Unreachable, match="name one by --join nats://HOST:4222"):
         environment({}, {})
 
 

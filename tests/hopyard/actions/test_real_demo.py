@@ -61,7 +61,7 @@ def test_accuracy_is_a_mean_by_length_of_the_runs_that_say_something() -> None:
 def test_an_interpreter_is_named_for_real_jobs_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["demo", "--python", sys.executable])
-    assert (ended.value.code, "--python goes with --real" in capsys.readouterr().err) == (2, True)
+    assert (ended.value.code, "--python needs --real" in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.torch

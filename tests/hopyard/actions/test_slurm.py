@@ -65,7 +65,7 @@ def test_a_time_that_is_none_or_too_short_is_refused(tmp_path: Path, monkeypatch
     with pytest.raises(Invalid, match="--time soon: a time is MINUTES"):
         limit_of("soon")
     short = Allocation(name="hopyard", partition="gpu", time="5")
-    with pytest.raises(Invalid, match="less than 6 minutes are of no use"):
+    with pytest.raises(Invalid, match="6 minutes are the least that is of use"):
         script_of(short, tmp_path)
     monkeypatch.setenv("HOPYARD_LEAVE_S", "60")
     assert "--signal=B:USR1@90" in script_of(short, tmp_path)
@@ -92,7 +92,7 @@ def test_agents_get_the_settings_in_force_and_no_token_of_the_api(monkeypatch: p
 
 
 def test_an_address_that_other_nodes_cannot_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(Invalid, match="where is the stack"):
+    with pytest.raises(Invalid, match="no stack is named"):
         settings_of_agents(None)
     monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:4222")
     with pytest.raises(Invalid, match="this machine's own address"):

@@ -215,7 +215,7 @@ def test_output_that_breaks_off_does_not_end_the_wait(hopyard: Hopyard, api: Can
 def test_logs_alone_say_what_they_go_with(hopyard: Hopyard, api: CannedApi) -> None:
     ran = hopyard("submit", "job.yaml", "--logs")
     assert (ran.code, api.requests) == (2, [])
-    assert "--logs goes with --wait" in ran.err
+    assert "--logs needs --wait" in ran.err
 
 
 # ---- Ctrl-C

@@ -43,7 +43,7 @@ def test_a_stack_is_found_from_a_folder_below(tmp_path: Path) -> None:
 
 def test_what_a_killed_stack_left_is_not_asked(tmp_path: Path) -> None:
     written(tmp_path, pid=GONE)
-    with pytest.raises(Unreachable, match=r"no stack of yours runs .* `hopyard up` starts one, --api"):
+    with pytest.raises(Unreachable, match=r"start one by `hopyard up`, or name one by --api"):
         my_stack(tmp_path)
 
 
