@@ -1,1 +1,1 @@
-"""The policies and what they agree to: a deterministic function of a view to a decision."""
+"""The policies. Each is a deterministic function from a view of the cluster to a decision."""

@@ -1,4 +1,4 @@
-"""Options of policies: from text to the policy's `Options`, and the list of what can be chosen."""
+"""Options of policies: reads them from text, and describes them for `hopyard policy show`."""
 
 from collections.abc import Mapping
 from types import UnionType
@@ -25,7 +25,10 @@ class DescribedOption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def options_of(kind: type[msgspec.Struct], given: Mapping[str, str], policy: str) -> msgspec.Struct:
-    """A policy's options, the defaults where nothing is given. Raises ValueError that names the choices."""
+    """A policy's options, with the default of each that is not given.
+
+    Raises ValueError, which names the choices.
+    """
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for name in given:
         if name not in fields:

@@ -34,7 +34,7 @@ class Registry:
         return self._built[name]
 
     def calls(self, name: str) -> dict[Trigger, PlanKind]:
-        """What the policy wants to be called for, in plain values. Raises UnfitPolicy."""
+        """Which kind of plan each trigger calls for (`Policy.calls`), in plain values. Raises UnfitPolicy."""
         return _calls(name, self.find(name))
 
 
@@ -53,9 +53,9 @@ def options_kind(name: str) -> type[msgspec.Struct]:
 
 
 def about(name: str) -> str:
-    """A line about a policy: the first of its docstring, else of its module's. Runs its module.
+    """The first line of a policy's docstring, else of its module's. Runs its module.
 
-    Empty where there is none, and for a policy that cannot be loaded.
+    Empty where there is no docstring, and for a policy that cannot be loaded.
     """
     try:
         policy = _factory(name)

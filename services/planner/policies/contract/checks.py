@@ -1,7 +1,4 @@
-"""Checks the configurations that a policy asks about, before code that relies on their form gets them.
-
-Pure.
-"""
+"""Checks the configurations that a policy asks about, since later code relies on their form. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,9 +10,10 @@ from shared.domain.arrays import Ints
 
 
 def misfit(view: View, wanted: object) -> str | None:
-    """The first thing that is wrong with them, in words; None where they are as `Configurations` promises.
+    """What is wrong with `wanted`, in words; None where it keeps what `Configurations` promises.
 
-    Types must match exactly: reading what the process of policies sends must not need a policy's code.
+    Its type must be `Configurations` itself: the planner must be able to read what the process of policies
+    sends without importing a policy's code.
     """
     if type(wanted) is not Configurations:
         return f"{type(wanted).__name__} is no Configurations"
@@ -31,15 +29,15 @@ def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
     yield _among(wanted.jobs, [job.job_id for job in view.jobs]), "a job is not in the view"
     yield _among(wanted.nodes, [node.node_id for node in view.nodes]), "a node is not in the view"
     yield _tiles(wanted.start, len(wanted.node)), "the rows do not cover the cells"
-    yield len(wanted.start) == len(wanted.job) + 1, "not as many rows as jobs of rows"
+    yield len(wanted.start) == len(wanted.job) + 1, "not as many rows as entries in `job`"
     yield len(wanted.gpus) == len(wanted.node), "not as many GPU counts as nodes"
     yield bool((np.diff(wanted.job) >= 0).all()), "the rows of a job are apart"
     yield _within(wanted.job, len(wanted.jobs)), "a row is of no job"
     yield _within(wanted.node, len(wanted.nodes)), "a cell is on no node"
     yield bool((wanted.gpus > 0).all()), "a cell has no GPU"
     yield len(wanted.samples) in (0, len(wanted.node)), "not as many samples as nodes"
-    yield _is_shared(wanted), "a row has samples for some of its GPUs alone"
-    yield _is_cut(wanted), "the pieces do not cover the rows"
+    yield _is_shared(wanted), "a row has samples for only some of its GPUs"
+    yield _has_sound_pieces(wanted), "the pieces do not cover the rows"
 
 
 def _among(names: Sequence[str], known: Iterable[str]) -> bool:
@@ -56,7 +54,7 @@ def _is_shared(wanted: Configurations) -> bool:
     return bool((least | none).all())
 
 
-def _is_cut(wanted: Configurations) -> bool:
+def _has_sound_pieces(wanted: Configurations) -> bool:
     pieces = wanted.pieces
     if pieces is None:
         return True
@@ -70,7 +68,7 @@ def _is_column(column: object) -> bool:
 
 
 def _tiles(start: Ints, end: int) -> bool:
-    """Whether these are the begins of parts, none empty, of 0 … end − 1, and the end."""
+    """Whether `start` cuts 0 … end − 1 into parts, none of them empty: their beginnings, then `end`."""
     return len(start) > 0 and start[0] == 0 and start[-1] == end and bool((np.diff(start) > 0).all())
 
 

@@ -1,12 +1,15 @@
 """The configurations a plan may choose from, as columns; no object per configuration. Pure.
 
 Configuration c is for `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]`,
-k = start[c] … start[c + 1] − 1 (compressed sparse rows). Rows of one job are adjacent. Where `samples` has
-entries, those GPUs take `samples[k]` samples of an iteration together. At 8,192 GPUs
-there are 12 million rows, so a column is int32 and nothing is copied that need not be. A row that is only
-asked about, never chosen, may name a node several times: it stands for as many nodes like it.
+k = start[c] … start[c + 1] − 1 (compressed sparse rows). A *row* is a configuration, a *cell* one of its
+nodes with the GPUs there. Rows of one job are adjacent. Where `samples` has entries, the GPUs of cell k
+take `samples[k]` samples of an iteration together. At 8,192 GPUs there are 12 million rows, so a column is
+int32 and is copied only where it must be.
 
-Which configurations a job has on the idle GPUs of a type is in `pools`.
+A row that a policy only asks about, and never chooses, may name a node several times: each further time
+stands for one more node like it.
+
+`pools` says which configurations a job has on the idle GPUs of a type.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +35,15 @@ from shared.domain.arrays import Floats, Ints
 
 
 class Pieces(msgspec.Struct, frozen=True):
-    """Runs of rows: one job's for one GPU count on one type. Those of equal shape have equal cells."""
+    """The rows cut into pieces: a job's rows for one GPU count on one type.
+
+    Pieces of equal shape have equal cells, whichever job they are for.
+    """
 
     start: Ints
     """first row of each piece, and the end of the last"""
     shape: Ints
-    """by piece"""
+    """by piece: a number that stands for its cells"""
 
 
 class Configurations(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,9 +56,9 @@ class Configurations(msgspec.Struct, frozen=True, kw_only=True):
     node: Ints
     gpus: Ints
     samples: Ints = NO_INTS
-    """of an iteration, by cell; 0 in all cells of a row: a batch on every GPU. Empty: so in every row"""
+    """of an iteration, by cell; 0 in all cells of a row: a batch on every GPU. Empty: this holds for all"""
     pieces: Pieces | None = None
-    """None: nothing is known of rows that repeat one another"""
+    """None: it is not known which rows have equal cells"""
 
     def __len__(self) -> int:
         return len(self.job)
@@ -68,10 +74,11 @@ class Configurations(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def at(self, row: int) -> Configuration:
+        """The row's GPUs by node id."""
         return {self.nodes[node]: gpus for node, gpus in self.cells(row).items()}
 
     def cells(self, row: int) -> dict[int, int]:
-        """GPUs by position of the node."""
+        """The row's GPUs by position of the node in `nodes`."""
         part = slice(self.start[row], self.start[row + 1])
         found: dict[int, int] = {}
         for node, gpus in zip(self.node[part].tolist(), self.gpus[part].tolist(), strict=True):
@@ -89,8 +96,8 @@ def configurations_for(
 ) -> Configurations:
     """All configurations of `jobs` on the idle GPUs of `nodes`; `threshold` is σ.
 
-    With `stay`, the present configuration of a job on several nodes is among them even if it is one that
-    nothing above generates.
+    With `stay`, a job's present configuration on several nodes is among them even where the rules of `pools`
+    do not generate it.
     """
     pools = pools_of(nodes)
     position = {node.node_id: index for index, node in enumerate(nodes)} if stay else {}
@@ -108,22 +115,22 @@ def configurations_for(
 
 
 OWN = GpuType("")
-"""in the place of a pool's type, for places that their job alone may choose"""
+"""stands where a pool's type stands, for present configurations: only the job that has one may choose it"""
 
 _Served = tuple[int, GpuType, Sequence[int]]
-"""position of a job, and the numbers of the blocks that it may choose from in a pool"""
+"""the position of a job, the type of a pool, and the numbers of its blocks that the job may choose from"""
 
 
 def placeable(
     jobs: Sequence[ViewJob], nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
 ) -> list[ViewJob]:
-    """Those that have a configuration on the idle GPUs, in the order given."""
+    """The jobs that have a configuration on the idle GPUs, in the order given."""
     pools = pools_of(nodes)
     return [job for job in jobs if _fits(pools, _wishes(job, threshold, rules))]
 
 
 def _fits(pools: Mapping[GpuType, IdlePool], wishes: Wishes) -> bool:
-    """Whether some type has idle GPUs enough."""
+    """Whether some type has enough idle GPUs for one of the job's counts."""
     there = (pools[gpu_type] for gpu_type in wishes.gpu_types if gpu_type in pools)
     return any(True for pool in there for _ in pool.within(wishes))
 
@@ -133,16 +140,16 @@ def _wishes(job: ViewJob, threshold: float, rules: PlaceRules) -> Wishes:
 
 
 def explicit(chosen: Sequence[tuple[JobId, Configuration]], nodes: Sequence[ViewNode]) -> Configurations:
-    """As `listed`, one place a job."""
+    """As `listed`, with one place for each job."""
     return listed([(job_id, (place,)) for job_id, place in chosen], nodes)
 
 
 def listed(
     chosen: Sequence[tuple[JobId, Sequence[Configuration]]], nodes: Sequence[ViewNode]
 ) -> Configurations:
-    """Columns of places given one by one, in the order given, on nodes among `nodes`.
+    """The places given for each job as columns, in the order given; their nodes are among `nodes`.
 
-    A place may take nodes of several types. A job comes once, with all its places, and may have none.
+    A place may take nodes of several types. Each job is listed once, with all its places, or none.
     """
     places = [place for _, offered in chosen for place in offered]
     used = {node for place in places for node in place}
@@ -164,7 +171,7 @@ NOWHERE = -1
 
 
 def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints:
-    """The rows that are the present configuration of their job. Rows come in the order of the jobs."""
+    """The rows that are the `present` configuration of their job, in ascending order."""
     position = {node_id: index for index, node_id in enumerate(wanted.nodes)}
     places: dict[int, dict[int, int]] = {}
     """by position of the job: its GPUs by position of the node"""
@@ -175,7 +182,7 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
     if not places:
         return NO_INTS
     one = np.zeros((3, len(wanted.jobs)), dtype=np.int32)
-    """by job: a node of its place, its GPUs there, and its nodes; 0 nodes: it has none"""
+    """by job: the first node of its present place, its GPUs there, and how many nodes it has; 0: no place"""
     one[:, list(places)] = np.array([(*next(iter(place.items())), len(place)) for place in places.values()]).T
     node, gpus, nodes = (column[wanted.job] for column in one)
     widths = wanted.start[1:] - wanted.start[:-1]
@@ -187,7 +194,7 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
 
 
 def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, int]) -> PlaceBlocks | None:
-    """A distributed configuration that the job has now and may keep, as a block of its own."""
+    """The job's present configuration as a block of its own; None unless it is on several nodes and fits."""
     place = job.present.gang.configuration if job.present is not None else {}
     found = {position[node_id]: gpus for node_id, gpus in place.items() if node_id in position}
     if 1 < len(place) == len(found) and all(gpus <= nodes[index].idle for index, gpus in found.items()):
@@ -201,7 +208,7 @@ def _present(job: ViewJob, nodes: Sequence[ViewNode], position: Mapping[NodeId, 
 def _offers(
     pools: Mapping[GpuType, IdlePool], wishes: Wishes, place: PlaceBlocks, nodes: Sequence[ViewNode]
 ) -> bool:
-    """Whether a distributed configuration is among those that a job may choose from anyway."""
+    """Whether the pools offer the job this distributed configuration anyway."""
     gpu_type = nodes[place.node[0]].gpu_type
     return gpu_type in wishes.gpu_types and pools[gpu_type].offers(wishes, place)
 
@@ -216,7 +223,7 @@ def _joined(
     blocks: Mapping[GpuType, PlaceBlocks],
     served: Sequence[_Served],
 ) -> Configurations:
-    """`blocks`: by type, those that the numbers count."""
+    """The rows of all jobs. `blocks`: by type, those that the numbers in `served` refer to."""
     places = joined([*blocks.values()])
     before = dict(
         zip(blocks, _starts(_ints(len(one.rows) for one in blocks.values())).tolist(), strict=False)

@@ -3,12 +3,12 @@
 A policy is found by name and built from its options (see `options`). It is asked in two steps, both
 pure: `wants` names the configurations whose throughput it needs, `decide` chooses. It keeps nothing
 between calls but the `memory` of its last decision, which comes back in the next view, after a restart
-of the planner too. It runs in a process of its own and under a time limit; one that raises, overruns or
-breaks a rule below costs a note in the plan, which `fifo` then makes.
+of the planner too. It runs in a process of its own and under a time limit. If it raises, overruns or
+breaks a rule below, `fifo` makes the plan in its place, and a note in the plan says why.
 
-A policy plans gangs in lockstep. One that plans other modes of synchronisation lists all that it plans as
-`modes`, a collection of the types in `schemas.placement`: a job that another policy runs in a mode that is
-not listed is shown as one without a place.
+A policy plans gangs in lockstep unless its attribute `modes` lists the modes of synchronisation that it
+plans, as types of `schemas.placement`. A job that runs in a mode that is not listed, since another policy
+placed it, is shown without a place.
 """
 
 import math
@@ -31,7 +31,7 @@ from shared.domain import gangs, in_turns
 
 
 class Trigger(StrEnum):
-    """What may call for a plan."""
+    """An event that may call for a plan."""
 
     ROUND = "round"
     """a round begins"""
@@ -60,7 +60,7 @@ NOTE_LENGTH_MAX = 1_000
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """One job's gang. The present one keeps the job where it is."""
+    """The gang that a job gets. A choice of its present gang keeps the job where it is."""
 
     job_id: JobId
     gang: Gang
@@ -71,7 +71,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is left out, with the dominant reason."""
+    """A job that the decision gives no GPUs, with the main reason."""
 
     job_id: JobId
     reason: Waiting
@@ -80,9 +80,9 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...]
-    """a first plan: all that shall run; a fragment plan: what shall start besides"""
+    """in a first plan: all jobs that shall run; in a fragment plan: only those that shall start"""
     left: tuple[Left, ...] = ()
-    """in the order of the queue"""
+    """the jobs that get no GPUs, in the order of the queue"""
     stage: Stage = Stage.QUEUE
     objective: float = 0.0
     bound: float = 0.0
@@ -91,7 +91,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     configurations: WholeNumber = 0
     memory: bytes = b""
     again_at: float | None = None
-    """ask again at this cluster time at the latest, even if nothing happens"""
+    """the policy is asked again at this cluster time at the latest, even if nothing happens"""
     notes: tuple[str, ...] = ()
     measures: Measures = Measures()
     standings: Mapping[JobId, Standing] = {}
@@ -107,38 +107,41 @@ class Policy(Protocol):
         ...
 
     def wants(self, view: View) -> Configurations:
-        """The configurations to be estimated: none is an answer."""
+        """The configurations whose throughput shall be estimated; there may be none."""
         ...
 
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
-        """The same arguments, the same decision."""
+        """The decision, which depends on the arguments alone."""
         ...
 
 
 def sees_staying(policy: object) -> bool:
-    """Whether it is shown jobs that a first plan may not move, and keeps them where they are itself.
+    """Whether the policy is shown the jobs that a first plan may not move, and keeps them where they are.
 
-    From any other policy such jobs and their GPUs are kept apart.
+    Any other policy sees neither these jobs nor their GPUs (`View.apart`).
     """
     return bool(getattr(policy, "sees_staying", False))
 
 
 def moves_for_waiting(policy: object) -> bool:
-    """Whether it moves running jobs only so that waiting ones can start.
+    """Whether the policy moves running jobs only so that waiting ones can start.
 
-    Then a first plan that it calls for at an event is made only while somebody waits, and is a fragment
-    plan where that serves everybody.
+    Then a first plan that it calls for at an event is made only while some job waits, and a fragment plan
+    is made in its place if that serves every waiting job.
     """
     return bool(getattr(policy, "moves_for_waiting", False))
 
 
 def asks_modes(policy: object) -> bool:
-    """Whether it looks at what each job runs; else jobs that lack one of its modes are not shown to it."""
+    """Whether the policy itself checks which modes each job can run in.
+
+    Any other policy is shown only the jobs that can run in all of its modes.
+    """
     return bool(getattr(policy, "asks_modes", False))
 
 
 def modes_of(policy: Policy) -> frozenset[type[Mode]]:
-    """Lockstep, unless the policy says more."""
+    """The modes that the policy plans: those it lists, else lockstep alone."""
     return frozenset(getattr(policy, "modes", (Lockstep,)))
 
 
@@ -149,22 +152,26 @@ PolicyFactory = Callable[..., Policy]
 def fault(view: View, decision: Decision) -> str | None:
     """The first rule that the decision breaks, in words; None for a sound one.
 
-    Capacity: no node gives more GPUs than it may, those of a rota once. The gangs of a rota have the same
-    members, each its own place, and together no more than all the time. One gang a job, of a size in its
-    demand, on nodes of the view, of types it can run on and that run its mode: gangs are whole. Numbers,
-    words and memory fit a message: nobody could read another plan. What is asked for later is later.
-    A job that stays has the gang it has, perhaps with other turns.
+    - A job has one gang at most, of a size in its demand, on nodes of the view whose type the job can run
+      on and which run the gang's mode.
+    - The gangs on a node use no more than its idle GPUs; the GPUs of a rota count once.
+    - The gangs of a rota have the same members and different positions in it, and their shares of its time
+      add up to 1 at most.
+    - A job that may not be moved (`ViewJob.stays`) has its present gang; only its turns may differ.
+    - A job that gets no GPUs is listed once.
+    - Numbers, notes and memory fit a message, and `again_at` is later than the view.
     """
-    wrong = _unsayable(view, decision) or _misjudged(view, decision)
+    wrong = _too_large_for_a_message(view, decision) or _wrong_standing(view, decision)
     if decision.choices:
-        wrong = wrong or _impossible(view, decision)
-    return wrong or _twice(decision) or _moved(view, decision)
+        wrong = wrong or _wrong_choice(view, decision)
+    return wrong or _left_twice(decision) or _moved_too_soon(view, decision)
 
 
 def bounded(decision: Decision) -> Decision:
-    """The decision, with the largest number that a message holds for any beyond it.
+    """The decision, with numbers beyond what a message holds replaced by the largest that it holds.
 
-    Only what tells of the plan, not what is in it: no job is so long that its policy could not plan.
+    So a policy can plan however long its jobs are. Only the figures that describe the plan are replaced;
+    its choices stay as they are.
     """
     standings = decision.standings
     if any(abs(one) > MOST for each in _different(standings) for one in each.numbers):
@@ -188,7 +195,7 @@ def _at_most(number: float) -> float:
     return math.copysign(MOST, number) if MOST < abs(number) < math.inf else number
 
 
-def _unsayable(view: View, decision: Decision) -> str | None:
+def _too_large_for_a_message(view: View, decision: Decision) -> str | None:
     numbers = (decision.objective, decision.bound, decision.gap)
     amounts = [decision.solve_s, decision.horizon_s or 0.0]
     amounts += [choice.throughput for choice in decision.choices]
@@ -203,32 +210,32 @@ def _unsayable(view: View, decision: Decision) -> str | None:
     return None
 
 
-def _misjudged(view: View, decision: Decision) -> str | None:
+def _wrong_standing(view: View, decision: Decision) -> str | None:
     if not decision.standings:
         return None
     if strangers := decision.standings.keys() - {job.job_id for job in view.jobs}:
-        return f"a standing of job {min(strangers)}"
+        return f"a standing of job {min(strangers)}, which is not in the view"
     if not all(-MOST <= one <= MOST for each in _different(decision.standings) for one in each.numbers):
         return "a standing with a number that no message holds"
     return None
 
 
 def _different(standings: Mapping[JobId, Standing]) -> Collection[Standing]:
-    """Many jobs may stand alike."""
+    """Each standing object once: many jobs may share one."""
     return {id(each): each for each in standings.values()}.values()
 
 
-def _impossible(view: View, decision: Decision) -> str | None:
+def _wrong_choice(view: View, decision: Decision) -> str | None:
     jobs = {job.job_id: job for job in view.jobs}
     named = {one.node for choice in decision.choices for one in choice.gang.members}
     nodes = {node.node_id: node for node in view.nodes if node.node_id in named}
-    if broken := _wrongly_chosen(decision, jobs) or _out_of_turn([one.gang for one in decision.choices]):
+    if broken := _unknown_or_repeated(decision, jobs) or _wrong_rota([one.gang for one in decision.choices]):
         return broken
     given: dict[NodeId, int] = {}
     rotas: set[str] = set()
     for choice in decision.choices:
         job, gang = jobs[choice.job_id], choice.gang
-        stays = job.present is not None and job.present.gang is gang  # the view shows no misfit
+        stays = job.present is not None and job.present.gang is gang  # a present gang fits its job
         if not stays and (wrong := _unfit(job, gang)):
             return f"job {job.job_id}: {wrong}"
         mode, types, used = gang.mode, job.gpu_types, gangs.computing(gang).nodes
@@ -245,7 +252,7 @@ def _impossible(view: View, decision: Decision) -> str | None:
             if gpus > node.idle:
                 return f"node {one.node} is over-allocated"
         rotas.add(holder)
-    return _overspent(decision)
+    return _wrong_shares(decision)
 
 
 def _unfit(job: ViewJob, gang: Gang) -> str:
@@ -253,15 +260,15 @@ def _unfit(job: ViewJob, gang: Gang) -> str:
     return f"runs no {lacks[0]} gangs" if lacks else gangs.misfit(gang, job.demand, job.batch_size)
 
 
-def _out_of_turn(chosen: Collection[Gang]) -> str:
+def _wrong_rota(chosen: Collection[Gang]) -> str:
     if discord := in_turns.discord(chosen):
         return discord
     rota = in_turns.at_rest(chosen)
     return f"in rota {rota} nobody has a turn" if rota else ""
 
 
-def _overspent(decision: Decision) -> str | None:
-    """Whether some GPUs' time is given away that is not there."""
+def _wrong_shares(decision: Decision) -> str | None:
+    """The first share of GPU time outside 0 … 1, or the first rota whose shares exceed 1 together."""
     spent: dict[str, float] = {}
     for choice in decision.choices:
         holder = in_turns.holder(choice.job_id, choice.gang)
@@ -272,33 +279,35 @@ def _overspent(decision: Decision) -> str | None:
     return f"shares of {spent[broken[0]]:g} in rota {broken[0]}" if broken else None
 
 
-def _wrongly_chosen(decision: Decision, jobs: Collection[JobId]) -> str | None:
-    """Whether some job is not in the view, or chosen for twice."""
+def _unknown_or_repeated(decision: Decision, jobs: Collection[JobId]) -> str | None:
+    """The first job that has two choices, or is not in the view."""
     chosen = [choice.job_id for choice in decision.choices]
     if len(set(chosen)) == len(chosen) and all(job_id in jobs for job_id in chosen):
         return None
     times = Counter(chosen)
     wrong = [job_id for job_id, count in times.items() if count > 1 or job_id not in jobs]
+    if wrong[0] not in jobs:
+        return f"a configuration for job {wrong[0]}, which is not in the view"
     return f"{times[wrong[0]]} configurations for job {wrong[0]}"
 
 
-def _moved(view: View, decision: Decision) -> str | None:
-    """Whether some job is not where it is to stay."""
+def _moved_too_soon(view: View, decision: Decision) -> str | None:
+    """The first job that may not be moved yet, and does not keep its gang."""
     gangs_of = {choice.job_id: choice.gang for choice in decision.choices}
     for job in view.jobs:
         if not job.stays or job.present is None:
             continue
         present, gang = job.present.gang, gangs_of.get(job.job_id)
         if gang != present and (gang is None or not gangs.retimes(present, gang)):
-            return f"job {job.job_id} is moved, and may not be yet"
+            return f"job {job.job_id} is moved, and may not be moved yet"
     return None
 
 
-def _twice(decision: Decision) -> str | None:
-    """Whether some job is left out that is placed, or left out before."""
+def _left_twice(decision: Decision) -> str | None:
+    """The first job in `left` that is placed, or is there twice."""
     mentioned = {choice.job_id for choice in decision.choices}
     for left in decision.left:
         if left.job_id in mentioned:
-            return f"job {left.job_id} is left out, and placed or left out besides"
+            return f"job {left.job_id} is left out and also placed, or left out twice"
         mentioned.add(left.job_id)
     return None

@@ -1,7 +1,8 @@
-"""Throughputs of configurations: columns, their form on the wire, and the last ones known.
+"""Throughputs of configurations: as columns, on the wire, and the last estimate of each. No I/O.
 
-No I/O here: `workers` asks. Jobs of one workload train at the same speed on the same GPUs, so each thing is
-asked and remembered once for all of them: some ten thousand rows where a plan has a million.
+`planner.work.workers` sends the questions. Jobs of one workload train at the same speed on the same GPUs, so
+a configuration is asked about and remembered once for all of them: a plan of a million rows asks about some
+ten thousand.
 """
 
 import hashlib
@@ -25,19 +26,19 @@ Hashes = npt.NDArray[np.uint64]
 
 CACHED = LAYERS.index("cached")
 FEW = 64
-"""rows that are all asked about: to find those that repeat others takes longer than to answer them"""
+"""rows, up to which all are asked about: to find those that repeat others takes longer than to answer them"""
 REMEMBERED_AT_MOST = 1_000_000
-"""rows that were asked about"""
-LAID_BY_AT_MOST = 400_000
-"""rows"""
-INQUIRIES_LAID_BY = 1_000
+"""rows whose last estimate is kept"""
+UNSORTED_ROWS_AT_MOST = 400_000
+UNSORTED_INQUIRIES_AT_MOST = 1_000
+"""estimates are kept as they came, until they are needed or there are more than this"""
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
-    """One row a configuration."""
+    """Estimates by configuration, in the order of the rows that were asked about."""
 
     throughput: Floats
-    """samples/s of the whole configuration; NaN where nothing is known"""
+    """samples/s of the whole gang; NaN where nothing is known"""
     layer: Bytes
     """index into `LAYERS`"""
 
@@ -59,11 +60,11 @@ def unknown(count: int) -> Estimated:
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True):
-    """The configurations to ask about: of those that must have equal estimates, one."""
+    """The configurations to ask about: one of each set that must have equal estimates."""
 
     asked: Configurations
     workloads: tuple[Fingerprint, ...]
-    """by job of `asked`; empty: not known, the job is like no other"""
+    """by job of `asked`; empty: the workload is not known, so no other job is taken to be like it"""
     which: Ints
     """for every configuration of the plan, the row of `asked` that stands for it"""
 
@@ -112,7 +113,7 @@ def estimated(reply: Estimates, count: int) -> Estimated:
 
 
 def _once(wanted: Configurations, pieces: Pieces, workloads: Sequence[Fingerprint]) -> tuple[Ints, Ints]:
-    """Rows of the first piece of each shape and workload, and for every row its place among them."""
+    """The rows of the first piece of each shape and workload; and by row the one that stands for it."""
     start, shape = pieces.start, pieces.shape
     workload = _codes(_names(wanted.jobs, workloads))[wanted.job[start[:-1]]]
     _, first, which = np.unique(
@@ -124,7 +125,7 @@ def _once(wanted: Configurations, pieces: Pieces, workloads: Sequence[Fingerprin
 
 
 def _names(jobs: Sequence[str], workloads: Sequence[Fingerprint]) -> tuple[str, ...]:
-    """What estimates belong to: the workload, or else the job."""
+    """By job: the name under which its estimates are kept, that of its workload or else its own."""
     return tuple(workload or job_id for job_id, workload in zip(jobs, workloads, strict=True))
 
 
@@ -137,27 +138,28 @@ def _codes(names: Sequence[str]) -> npt.NDArray[np.int64]:
 
 
 class Remembered:
-    """The last estimate of everything that was asked about, up to a limit.
+    """The last estimate of every configuration that was asked about, up to a limit of rows.
 
-    It is rarely asked for, so what is learnt is only laid by until it is, or until there is much of it.
+    It is read only when the estimator does not answer. So new estimates are kept unsorted until then, or
+    until there are many of them.
     """
 
     def __init__(self, limit: int = REMEMBERED_AT_MOST) -> None:
         self._limit = limit
         self._keys: Hashes = np.empty(0, dtype=np.uint64)
         self._throughput: Floats = np.empty(0)
-        self._laid_by: list[tuple[Inquiry, Estimated]] = []
+        self._unsorted: list[tuple[Inquiry, Estimated]] = []
         self._rows = 0
-        """laid by"""
+        """of the unsorted estimates"""
 
     def learn(self, about: Inquiry, estimates: Estimated) -> None:
-        self._laid_by.append((about, estimates))
+        self._unsorted.append((about, estimates))
         self._rows += len(about.asked)
-        if self._rows > LAID_BY_AT_MOST or len(self._laid_by) > INQUIRIES_LAID_BY:
+        if self._rows > UNSORTED_ROWS_AT_MOST or len(self._unsorted) > UNSORTED_INQUIRIES_AT_MOST:
             self._sort_in()
 
     def recall(self, about: Inquiry) -> Estimated:
-        """What is known of it, each from the cached layer."""
+        """The last estimate of each row, NaN where there is none; all are of the layer `cached`."""
         self._sort_in()
         answer = unknown(len(about.asked))
         if len(self._keys):
@@ -168,9 +170,9 @@ class Remembered:
         return answer
 
     def _sort_in(self) -> None:
-        """The newest first: of equal keys the first one counts."""
-        new = self._laid_by[::-1]
-        self._laid_by, self._rows = [], 0
+        """Merge the unsorted estimates, the newest first: of equal keys `unique` keeps the first."""
+        new = self._unsorted[::-1]
+        self._unsorted, self._rows = [], 0
         if not new:
             return
         fresh = [hashes(about) for about, _ in new]
@@ -184,7 +186,7 @@ class Remembered:
 
 
 def hashes(about: Inquiry) -> Hashes:
-    """A hash of the workload, and of GPUs and samples by node, row by row, the same in every process."""
+    """By row: a hash of its workload and of its GPUs and samples by node. It is equal in every process."""
     asked = about.asked
     if not len(asked):
         return np.empty(0, dtype=np.uint64)

@@ -11,11 +11,12 @@ Per type and per R_k (Hops section 3.6):
 - distributed, sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
   paper prints "less than", which would spread just the jobs that fit one node.
 
-All of it follows from where the nodes of a type are in the list, how many of their GPUs are idle and how
-large the largest is. A pool is found by these three and by nothing else: so what was laid out is used again
-in every plan that finds the same GPUs idle. In most first plans that is all but what profiling has. The
-configurations of one GPU count, a block, are laid out once however many jobs may choose from them: what a job
-has of a pool are their numbers.
+The configurations depend on three things alone: where the nodes of a type are in the list, how many of their
+GPUs are idle, and how large the largest node is. A pool is cached by these three, so a plan that finds the
+same GPUs idle uses the pool of an earlier plan. In most first plans all GPUs but those of profiling are idle.
+
+A *block* is the configurations of one GPU count. It is computed once, however many jobs may choose from it; a
+job is given the numbers of its blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,26 +34,26 @@ from shared.domain.arrays import Ints
 NO_INTS = np.empty(0, dtype=np.int32)
 
 POOLS_KEPT = 64
-"""from plan to plan"""
+"""pools cached from plan to plan"""
 WISHES_KEPT = 1_000
-"""of the jobs that asked one pool"""
+"""different wishes whose blocks a pool remembers"""
 
 
 class PlaceRules(msgspec.Struct, frozen=True):
-    """Which configurations there are, where ours are not the paper's."""
+    """The two rules for configurations in which we depart from the paper; false: as the paper prints it."""
 
     fills: bool = True
-    """a job may take a node's last idle GPU: R ≤ S_t; else R < S_t, as printed"""
+    """a job may take a node's last idle GPU: R ≤ S_t; as printed: R < S_t"""
     wider: bool = True
-    """a sensitive job is spread for each R larger than the largest node; else for all, if R_1 is smaller
-    than that, as printed"""
+    """a sensitive job is spread for each R larger than the largest node; as printed: for every R, if R_1 is
+    smaller than the largest node"""
 
     def room(self, gpus: int) -> int:
-        """The idle GPUs of a node that may give so many."""
+        """How many GPUs must be idle on a node that gives a job `gpus` of them."""
         return gpus if self.fills else gpus + 1
 
     def spreads(self, demand: tuple[int, ...], gpus: int, largest: int) -> bool:
-        """Whether a sensitive job may have so many GPUs on several nodes."""
+        """Whether a sensitive job may have `gpus` on several nodes. `largest`: GPUs of the largest node."""
         return gpus > largest if self.wider else demand[0] < largest
 
 
@@ -60,28 +61,30 @@ OURS = PlaceRules()
 
 
 class Wishes(NamedTuple):
-    """What a job asks of a pool."""
+    """The properties of a job that decide which configurations it may choose from."""
 
     gpu_types: tuple[GpuType, ...]
     demand: tuple[int, ...]
     sensitive: bool
-    """it is spread only where no node has room for it"""
+    """its placement sensitivity is above the threshold: it is spread only where no node has room for it"""
     rules: PlaceRules
 
 
 TypelessWishes = tuple[tuple[int, ...], bool, PlaceRules]
-"""wishes but for the types"""
+"""`Wishes` without the types"""
 
 
 class PlaceBlocks(msgspec.Struct, frozen=True):
-    """Configurations without their jobs, in blocks: those of a block are of one GPU count on one type."""
+    """Configurations without their jobs, in blocks. A block is all of one GPU count on one type."""
 
     rows: Ints
     """number of configurations of each block"""
     cells: Ints
     """number of nodes of each configuration"""
     node: Ints
+    """by cell: position in the list of all nodes"""
     gpus: Ints
+    """by cell"""
 
 
 def joined(some: Sequence[PlaceBlocks]) -> PlaceBlocks:
@@ -97,15 +100,16 @@ class Spare(msgspec.Struct, frozen=True):
     node: Ints
     """position in the list of all nodes"""
     idle: Ints
+    """idle GPUs of each"""
     before: Ints
-    """idle GPUs of those before each, and of all"""
+    """idle GPUs of all nodes before each, and at the end of all nodes together"""
 
 
 class IdlePool:
-    """The nodes of one type: their positions in the list of all, and their idle GPUs."""
+    """The configurations on the idle GPUs of one type's nodes, computed as jobs ask for them."""
 
     def __init__(self, position: Sequence[int], idle: Sequence[int], largest: int) -> None:
-        """`largest`: GPUs of the largest node, idle or not."""
+        """By node: its position in the list of all, its idle GPUs. `largest`: GPUs of the largest node."""
         used = [(node, gpus) for node, gpus in zip(position, idle, strict=True) if gpus]
         self._spare = Spare(
             node=np.array([node for node, _ in used], dtype=np.int32),
@@ -116,12 +120,12 @@ class IdlePool:
         self._most = max(idle)
         self._total = sum(idle)
         self._blocks: list[PlaceBlocks] = []
-        """one block each"""
+        """each of one block"""
         self._number: dict[tuple[int, int], int] = {}
-        """of each of them, by GPUs and room"""
+        """positions in `_blocks`, by GPUs and room (see `within`)"""
         self._numbers: dict[TypelessWishes, list[int]] = {}
         self._laid = joined([])
-        """the first of the blocks"""
+        """`_blocks` joined, or the first of them where some were added since"""
 
     def blocks(self) -> PlaceBlocks:
         """Those that were asked for so far, in the order of their numbers."""
@@ -130,7 +134,7 @@ class IdlePool:
         return self._laid
 
     def numbers(self, wishes: Wishes) -> list[int]:
-        """Of the blocks that a job may choose from."""
+        """The numbers of the blocks that a job may choose from."""
         asked = wishes.demand, wishes.sensitive, wishes.rules
         known = self._numbers.get(asked)
         if known is None:
@@ -141,7 +145,7 @@ class IdlePool:
         return known
 
     def offers(self, wishes: Wishes, place: PlaceBlocks) -> bool:
-        """Whether a job may choose this one, which is spread, with its nodes in order of position."""
+        """Whether a job may choose this place on several nodes, given in the order of their positions."""
         spread = int(place.gpus.sum()), 0
         if spread not in self.within(wishes):
             return False
@@ -152,9 +156,9 @@ class IdlePool:
         return bool(alike.all(axis=1).any())
 
     def within(self, wishes: Wishes) -> Iterator[tuple[int, int]]:
-        """Counts that there are enough idle GPUs for, on one node or spread.
+        """Pairs (GPUs, room): the counts of the demand that the idle GPUs are enough for.
 
-        With the idle GPUs that the one node has that gives them all; 0: they are spread.
+        Room is how many GPUs must be idle on the one node that gives them all; 0: on several nodes.
         """
         rules = wishes.rules
         for gpus in wishes.demand:

@@ -1,8 +1,8 @@
 """Variants of a policy: the same code with other defaults of its options. Pure.
 
-Its options are a struct beside it, named by its attribute `Options`. A field is an option: text, a number, a
-truth value or a `Literal`, with a default, bounds as `msgspec.Meta`, and a docstring below it that says what
-it means and in which unit. Without `Options` a policy has none.
+The options of a policy are the fields of a struct that its attribute `Options` names. Each is text, a number,
+a truth value or a `Literal`, with a default, bounds as `msgspec.Meta`, and a docstring below it that says
+what it means and in which unit. A policy without `Options` has no options.
 """
 
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ P = TypeVar("P", bound=type)
 
 
 def variant(policy: P, about: str, /, **defaults: object) -> P:
-    """The same policy with other defaults, for an entry point of its own; `about`: a line on what differs."""
+    """The same policy with other defaults, to be an entry point of its own; `about`: one line about it."""
     own: Any = policy
     fields = {field.name: field.type for field in msgspec.structs.fields(own.Options)}
     changed = [(name, fields[name], value) for name, value in defaults.items()]

@@ -23,15 +23,16 @@ class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     """all of them"""
     idle: int
-    """those the plan may use: first plan, all but profiling's; fragment plan, those nobody claims"""
+    """GPUs that the plan may use. In a first plan: all that profiling does not use; in a fragment plan: those
+    without a claim"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
-    """how gangs may synchronise that it runs"""
+    """the modes of synchronisation in which the node can run gangs"""
     link_bandwidth: float = math.inf
     """bytes/s that an all-reduce inside the node achieves"""
     network_bandwidth: float = math.inf
     """bytes/s that an all-reduce between such nodes achieves"""
     closed: bool = False
-    """nothing more is placed on it: its idle GPUs are those of jobs that stay, and nobody joins them"""
+    """no further job may be placed on it: its `idle` GPUs are those of jobs that stay"""
 
 
 class Present(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,11 +46,11 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     """of its GPUs' time, as planned"""
     starting: bool = False
-    """it does not run there yet"""
+    """the job does not run there yet"""
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A profiled, unfinished job. A fragment plan shows those without a placement only."""
+    """A profiled, unfinished job. The view of a fragment plan has only the jobs without a placement."""
 
     job_id: JobId
     submitted_at: float
@@ -64,14 +65,15 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     """expected running time without waiting (Hops eq. 9)"""
     wait_s: float
-    """time it existed and held no GPUs"""
+    """seconds since its submission in which it held no GPUs"""
     attained_gpu_s: float
     """GPU-seconds held so far"""
     received_s: dict[GpuType, float]
-    """seconds for which it held GPUs, by type; of a gang of several types each has its share of the GPUs"""
+    """seconds for which it held GPUs, by type; a gang of several types counts each by its part of the GPUs"""
     restarts: int
     """preemptions so far"""
     samples: float
+    """all that the job has to process"""
     samples_done: float
     """as last reported, and from then on as estimated"""
     priority: float = 1.0
@@ -86,28 +88,30 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     epoch_samples: float | None = None
     """of one epoch; None: the job is not said to have any"""
     batch_most: dict[GpuType, int] = {}
-    """samples of one GPU in an iteration that surely fit its memory, as measured; a type that is not named: a
-    batch"""
+    """samples of one GPU in an iteration that were measured to fit the memory of the type; of a type that is
+    not named: `batch_size`"""
     memory_share: dict[GpuType, float] = {}
-    """of a GPU's memory that a batch took, as measured; a type that is not named: not known"""
+    """share of a GPU's memory that a batch took, as measured; of a type that is not named it is not known"""
     unfit: frozenset[NodeId] = frozenset()
-    """nodes on which a copy of it ran out of memory since they joined; a gang that does fails with its job"""
+    """nodes on which a copy of the job ran out of memory since they joined. (A gang that is not of copies and
+    runs out of memory fails, and its job with it)"""
     modes: tuple[str, ...] = ()
-    """in which its gang can synchronise; empty: any"""
+    """the modes in which its gang can synchronise; empty: any"""
     warm: dict[NodeId, int] = {}
     """its processes that stand by or run, by node: a relaxed gang on no more GPUs there starts by a switch"""
     preemptible: bool = True
-    """no: where it is placed once it stays until its end"""
+    """false: once placed, it stays there until its end"""
     present: Present | None = None
+    """None: the job waits"""
     stays: bool = False
-    """a first plan may not move it now; only policies that `sees_staying` are shown such a job"""
+    """a first plan may not move it now; only a policy with `sees_staying` is shown such a job"""
 
     def stands_by(self, gpus: Mapping[NodeId, int]) -> bool:
-        """Whether a relaxed gang of it on these GPUs starts by a switch."""
+        """Whether a relaxed gang of the job on these GPUs, by node, starts by a switch."""
         return bool(gpus) and all(self.warm.get(node_id, 0) >= count for node_id, count in gpus.items())
 
     def lacks(self, modes: Collection[type[Mode]]) -> list[str]:
-        """Those in which it cannot run."""
+        """The tags of those of the modes in which the job cannot run."""
         return sorted(tag for mode in modes if self.modes and (tag := mode.tag()) not in self.modes)
 
 
@@ -122,20 +126,21 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """unfinished jobs in the cluster, shown here or not"""
     effort: Effort
     restart_s: float = 0.0
-    """of running that a job loses when it is moved, as far as nothing is known about its restarts: its
-    checkpoint is written, its workers start anew"""
+    """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start
+    anew), where no restart of its workload was measured"""
     restarts_s: dict[Fingerprint, dict[GpuType, float]] = {}
-    """the same by workload and GPU type, as measured"""
+    """the same as measured, by workload and GPU type"""
     switch_s: float = 0.0
-    """of running that a job loses where its processes stand by, as far as nothing is known about it"""
+    """seconds of running that a job loses when it starts where its processes stand by, where no such start of
+    its workload was measured"""
     switches_s: dict[Fingerprint, dict[GpuType, float]] = {}
-    """the same by workload and GPU type, as measured"""
+    """the same as measured, by workload and GPU type"""
     apart: dict[JobId, Present] = {}
-    """jobs that are not shown because they stay where they are; their GPUs are not idle here"""
+    """jobs that are not in `jobs` because they stay where they are; their GPUs do not count as idle"""
     lacking: dict[JobId, str] = {}
-    """jobs that are not shown because they do not run in the modes that the policy plans, and why in words"""
+    """jobs that are not in `jobs` because they cannot run in the modes of the policy: the reason, in words"""
     memory: bytes = b""
-    """what the policy's last decision asked to be kept"""
+    """the `memory` of the policy's last decision"""
 
     @property
     def idle_gpus(self) -> int:
@@ -150,10 +155,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.switches_s.get(workload, {}).get(gpu_type, self.switch_s)
 
     def in_modes(self, modes: Collection[type[Mode]], *, by_job: bool = False) -> "View":
-        """For a policy that plans these modes: a job that runs in another has no place where it can stay.
+        """The view for a policy that plans these modes.
 
-        One that has to stay is kept apart, with its GPUs. A job that cannot run in all of the modes is
-        not shown, unless the policy looks at that itself, `by_job`.
+        A job that runs in another mode is shown without a place; if it has to stay, it is kept apart, with
+        its GPUs. A job that cannot run in all of the modes is not shown, unless the policy checks that
+        itself for each job (`by_job`).
         """
         lacking = {
             job.job_id: lacks for job in self.jobs if job.modes and not by_job and (lacks := job.lacks(modes))

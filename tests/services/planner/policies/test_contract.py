@@ -110,7 +110,7 @@ def test_a_gain_is_that_of_the_place_given_else_of_the_best_one() -> None:
 @pytest.mark.parametrize(
     ("standings", "complaint"),
     [
-        ({JobId("stranger"): Standing(priority=1.0)}, "a standing of job stranger"),
+        ({JobId("stranger"): Standing(priority=1.0)}, "a standing of job stranger, which is not in the view"),
         ({JobId("x"): Standing(gain=float("nan"))}, "a standing with a number that no message holds"),
         ({JobId("x"): Standing(stay=float("inf"))}, "a standing with a number that no message holds"),
         ({JobId("x"): Standing(priority=-2 * MOST)}, "a standing with a number that no message holds"),
@@ -225,7 +225,7 @@ def choice(name: str, **place: int) -> Choice:
     ("choices", "complaint"),
     [
         ([choice("x", a0=2), choice("x", a0=2)], "2 configurations for job x"),
-        ([choice("stranger", a0=2)], "1 configurations for job stranger"),
+        ([choice("stranger", a0=2)], "a configuration for job stranger, which is not in the view"),
         ([choice("x", a0=3)], "job x: 3 GPUs, not one of (2,)"),
         ([choice("x", elsewhere=2)], "job x on node elsewhere"),
         ([choice("x", b0=2)], "job x on node b0"),
@@ -243,7 +243,7 @@ def test_a_job_is_placed_or_left_out_and_mentioned_once(choices: list[str], left
     seen = view([job("x", (2,))], [node("a0", 2)])
     reasons = tuple(Left(job_id=JobId(name), reason=Waiting.OUTWEIGHED) for name in left)
     decision = Decision(choices=tuple(choice(name, a0=2) for name in choices), left=reasons)
-    assert fault(seen, decision) == "job x is left out, and placed or left out besides"
+    assert fault(seen, decision) == "job x is left out and also placed, or left out twice"
 
 
 def test_a_policy_is_found_by_name_or_by_module_and_attribute() -> None:
@@ -444,4 +444,4 @@ def test_a_job_that_stays_may_take_other_turns_but_no_other_gpus() -> None:
     seen = view([stays], there)
     assert fault(seen, Decision(choices=(turning("x", turns=3, a0=2),))) is None
     moved = Decision(choices=(turning("x", a1=2),))
-    assert fault(seen, moved) == "job x is moved, and may not be yet"
+    assert fault(seen, moved) == "job x is moved, and may not be moved yet"

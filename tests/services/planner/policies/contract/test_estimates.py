@@ -85,8 +85,8 @@ def test_lockstep_is_remembered_alike_with_shares_beside_it_and_without() -> Non
     ("samples", "reason"),
     [
         ((0, 0, 3, 5), None),
-        ((0, 0, 0, 5), "a row has samples for some of its GPUs alone"),
-        ((0, 0, -1, 5), "a row has samples for some of its GPUs alone"),
+        ((0, 0, 0, 5), "a row has samples for only some of its GPUs"),
+        ((0, 0, -1, 5), "a row has samples for only some of its GPUs"),
     ],
 )
 def test_shares_are_of_all_gpus_of_a_row_or_of_none(samples: tuple[int, ...], reason: str | None) -> None:
