@@ -1,10 +1,12 @@
-"""Utilities of completion: what it is worth to a job to complete, falling with its completion time. Pure.
+"""Utilities: what a job's completion is worth, which falls with its completion time (Hadar, III-A). Pure.
 
-All three are U_j(d) = u_j / d, d: completion time in seconds since submission (Hadar, section III-A, whose
-own is `raw`: effective throughput). Samples a second of unlike models do not compare, so `normalised`
-counts them in parts of what the job would have alone:
+All three are U_j(d) = u_j / d, where d is the seconds from submission to completion:
 
-    t_iso = whole work / mean over the cluster's GPUs that it can use of what a gang of theirs does a second
+    raw         u_j = samples of the whole job: U is its effective throughput, as in the paper
+    normalised  u_j = t_iso, samples / the throughput of its gang on mean GPUs that it can use
+    inverse     u_j = 1
+
+`raw` compares samples/s of unlike models with one another; `normalised` does not.
 """
 
 from typing import Literal
@@ -16,16 +18,16 @@ from shared.domain.arrays import Floats
 Utility = Literal["normalised", "raw", "inverse"]
 
 SHORTEST_S = 1e-3
-"""a completion time that divides nothing by zero"""
+"""the least completion time that is used, so that nothing is divided by zero"""
 
 
 def scales(rule: Utility, samples: Floats, mean_speed: Floats) -> Floats:
-    """By job: u. `samples`: its whole work; `mean_speed`: samples/s, above 0."""
+    """The factor u by job. `samples`: of the whole job; `mean_speed` > 0: samples/s of it on mean GPUs."""
     if rule == "normalised":
         return samples / mean_speed
     return samples if rule == "raw" else np.ones_like(samples)
 
 
 def worth(scale: Floats, jct_s: Floats) -> Floats:
-    """U; 0 for a job that never ends."""
+    """U by job for these completion times; 0 for an infinite one."""
     return scale / np.maximum(jct_s, SHORTEST_S)

@@ -1,8 +1,8 @@
 """Places a gang of a given size: consolidated first, on one GPU type. Pure.
 
-One node is better than several: of the first type that has such a node, the one that is left with
-fewest free GPUs (best fit). Only then several nodes of one type, as few as possible, in one of three
-styles. Ties go to the earlier type, then to the earlier node.
+A gang goes on one node if one has room: on the first type that has such a node, on the node that is left
+with the fewest free GPUs (best fit). Otherwise it goes on several nodes of one type, as few as possible, in
+one of three styles. Ties go to the earlier type, then to the earlier node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +14,14 @@ from schemas.placement import Configuration
 
 
 class Style(StrEnum):
-    """How a gang is spread that no single node has room for."""
+    """How a gang is spread if no single node has room for it."""
 
     FEWEST_NODES = "fewest nodes"
     """the emptiest nodes first, the last one by best fit"""
     FRAGMENTS = "fragments"
     """the fullest nodes first: what is left idle lies on few nodes"""
     CONSOLIDATED = "consolidated"
-    """over no more nodes than an empty cluster would take; else not at all"""
+    """over no more nodes than it would need in an empty cluster; if that is impossible, it is not placed"""
 
 
 Free = Mapping[NodeId, int]
@@ -36,7 +36,7 @@ class Pool(NamedTuple):
     """GPUs of each node, largest first"""
 
     def fewest(self, gpus: int) -> int:
-        """Nodes that a gang takes if all are empty; more than there are, if it never fits."""
+        """How many nodes a gang needs if all are empty; more than there are, if it never fits."""
         for count, size in enumerate(self.sizes, start=1):
             gpus -= size
             if gpus <= 0:
@@ -69,7 +69,7 @@ def place(
 ) -> Configuration | None:
     """GPUs by node; None where no type has room. `types`: those it can run on, the best first.
 
-    `sums`: of `free` by type, by whoever keeps them.
+    `sums`: `free_by_type` of `free`, if the caller has it already.
     """
     sums = sums or free_by_type(pools, free)
     roomy = [pools[gpu_type] for gpu_type in types if sums.get(gpu_type, 0) >= gpus]
@@ -83,6 +83,7 @@ def place(
 
 
 def free_by_type(pools: Pools, free: Free) -> dict[GpuType, int]:
+    """Free GPUs by type; nodes that promised too many count as 0."""
     return {
         gpu_type: sum([free[node] for node in pool.nodes if free[node] > 0])
         for gpu_type, pool in pools.items()
@@ -94,7 +95,7 @@ def _is_allowed(spread: Configuration, fewest: int, style: Style) -> bool:
 
 
 def _spread(gpus: int, pool: Pool, free: Mapping[NodeId, int], style: Style) -> Configuration:
-    """Over nodes that have room together."""
+    """GPUs by node, over nodes of the pool that have room together."""
     fullest = sorted((node for node in pool.nodes if free[node] > 0), key=lambda node: free[node])
     if style is Style.FRAGMENTS:
         return _filled(gpus, fullest, free)

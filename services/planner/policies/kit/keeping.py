@@ -1,4 +1,4 @@
-"""The jobs that keep their GPUs whatever is decided, and the GPUs that are left. Pure."""
+"""The jobs that keep their GPUs whatever a policy decides, and the GPUs that they leave free. Pure."""
 
 from schemas.ids import NodeId
 from services.planner.policies.contract.decision import Choice
@@ -7,7 +7,11 @@ from shared.domain import in_turns
 
 
 def kept(view: View, *, everything: bool) -> tuple[tuple[Choice, ...], dict[NodeId, int]]:
-    """The jobs that may not be moved, or all that run; and the GPUs that they leave."""
+    """The choices of jobs that keep their place, and the GPUs by node that these leave.
+
+    They are the jobs that may not be moved, or with `everything` all that run. A job whose GPUs are not idle
+    any more, since profiling took them or the node drains, keeps nothing.
+    """
     free = {node.node_id: node.idle for node in view.nodes}
     found: list[Choice] = []
     holders: set[str] = set()

@@ -1,6 +1,7 @@
-"""What a queue makes of a job, kept while the job looks the same. Pure.
+"""A job's GPU count, types and place as a queue needs them, cached while the job does not change. Pure.
 
-Views of one process share what did not change, so that identity says it: elsewhere all is computed anew.
+Views of one process share the objects that did not change, so `is` tells whether a job changed. In another
+process the objects differ, and everything is computed anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +29,20 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class KnownJob(msgspec.Struct, frozen=True):
+    """A cached job: the objects that its entry was computed from, and what follows from them."""
+
     cluster: Cluster
     single_gpu: dict[GpuType, float]
     gpu_types: tuple[GpuType, ...]
     present: Present | None
     queued: QueuedJob
     stay: Choice | None
-    """None: it runs nowhere"""
+    """the choice that keeps it where it is; None: it runs nowhere"""
 
 
 class KnownJobs:
+    """The cache of one policy."""
+
     def __init__(self, rule: Rigid) -> None:
         self._rule = rule
         self._nodes: tuple[ViewNode, ...] = ()
@@ -45,6 +50,7 @@ class KnownJobs:
         self._jobs: dict[JobId, KnownJob] = {}
 
     def cluster(self, nodes: tuple[ViewNode, ...]) -> Cluster:
+        """The cluster of these nodes; the same object as the last time if only idle GPUs differ."""
         before, self._nodes = self._nodes, nodes
         if before is not nodes and not _alike(before, nodes):
             self._cluster = _cluster([(node.node_id, node.gpu_type, node.gpus) for node in nodes])
@@ -104,10 +110,12 @@ def count(job: ViewJob, sizes: Mapping[GpuType, int], rule: Rigid) -> int:
 
 
 def fastest_first(job: ViewJob) -> tuple[GpuType, ...]:
+    """The types that a job can run on, by its throughput on one GPU."""
     return tuple(sorted(job.gpu_types, key=lambda name: (-job.single_gpu.get(name, 0.0), name)))
 
 
 def held(job: ViewJob) -> Configuration:
+    """The GPUs that a job has, by node; empty: it has none."""
     return job.present.gang.configuration if job.present is not None else {}
 
 

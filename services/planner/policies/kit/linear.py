@@ -1,10 +1,10 @@
-"""The door to HiGHS for linear programs on arrays. Knows nothing of jobs.
+"""Linear programs on arrays, solved by HiGHS. Knows nothing of jobs.
 
     minimise    cost · x
     subject to  row_lower ≤ A x ≤ row_upper,   0 ≤ x ≤ upper
 
-A program stays loaded, so that one with other row bounds or fewer columns begins from the last basis
-and needs few iterations. One thread, a fixed seed, nothing printed: the same calls, the same answers,
+A program stays loaded: once its row bounds change or columns are dropped, the next solve begins from the
+last basis and needs few iterations. With one thread and a fixed seed the same calls give the same answers,
 unless a limit of seconds cuts a solve short.
 """
 
@@ -37,7 +37,7 @@ OPTIONS: dict[str, str | int | float | bool] = {
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """Sparse, by its entries; an entry given twice is an error."""
+    """A sparse matrix by its entries; giving an entry twice is an error."""
 
     row: Ints
     column: Ints
@@ -48,7 +48,7 @@ class LinearSolution(msgspec.Struct, frozen=True, kw_only=True):
     x: Floats
     objective: float
     dual: Floats
-    """by row: what the objective gains per unit of the bound that binds; 0 where none does"""
+    """by row: change of the objective per unit of the bound that binds; 0 where none binds"""
     steps: int
     """simplex iterations"""
     state: Literal["optimal", "infeasible", "stopped"]
@@ -79,13 +79,13 @@ class LinearProgram:
         self._highs.changeRowsBounds(len(rows), rows.astype(np.int32), lower, upper)
 
     def drop_columns(self, columns: Ints) -> None:
-        """From now on these are 0."""
+        """Fix these columns at 0, for good."""
         self._upper[columns] = 0.0
         nothing = np.zeros(len(columns))
         self._highs.changeColsBounds(len(columns), columns.astype(np.int32), nothing, nothing)
 
     def solve(self, *, steps: int | None = None, seconds: float | None = None) -> LinearSolution:
-        """From the last basis, within so many simplex iterations and so many seconds."""
+        """Solve from the last basis, within `steps` simplex iterations and `seconds`; None: no limit."""
         highs = self._highs
         highs.setOptionValue("simplex_iteration_limit", 2**31 - 1 if steps is None else max(steps, 0))
         past_s = highs.getRunTime()  # its clock is not set back between solves
@@ -101,7 +101,7 @@ class LinearProgram:
         )
 
     def solve_within(self, budget: Budget) -> LinearSolution:
-        """From the last basis, within what is left of the budget; charges it."""
+        """Solve from the last basis, within what is left of the budget, and charge it."""
         left_s = budget.left_s
         if math.isinf(left_s):
             answer = self.solve()
@@ -113,7 +113,10 @@ class LinearProgram:
         return answer
 
     def _run(self) -> None:
-        """HiGHS has one pool of threads a process and refuses another size of it than the first."""
+        """Run HiGHS; if it fails, once more with a new thread pool.
+
+        HiGHS has one thread pool in a process, and fails where it was made with another number of threads.
+        """
         if self._highs.run() != highspy.HighsStatus.kError:
             return
         self._highs.resetGlobalScheduler(True)
@@ -122,7 +125,7 @@ class LinearProgram:
 
 
 def modelled_s(steps: int, nonzeros: int) -> float:
-    """Seconds that so many simplex iterations take on a common server."""
+    """Seconds that `steps` simplex iterations take on a common server."""
     return steps * (STEP_S + STEP_PER_NONZERO_S * nonzeros)
 
 

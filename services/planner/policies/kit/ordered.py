@@ -1,9 +1,12 @@
-"""Base of the policies that decide by order alone: the walk, the columns, the reasons.
+"""Base of the policies that decide by order alone. A subclass has an order and two flags.
 
-Each of them is a queue and four words: strict or skipping, preemptive or not. Every job asks for one
-GPU count (option `rigid_demand`, of those that fit the empty cluster) and gets it consolidated first, on the
-type on which one GPU of it is fastest; a job that runs keeps the count it has. Ties go to the earlier
-submission, then to the smaller id.
+`strict`: a job that does not fit holds up all behind it; else it is skipped. `preemptive`: a job may take the
+GPUs of running jobs behind it. `serving` explains both.
+
+A job asks for one GPU count of its demand, by the option `rigid_demand`, of those that fit the empty cluster.
+It is placed as in `gangs`, on the type on which one GPU of it is fastest if there is room. A job that runs
+keeps the GPUs it has, however many, unless it has to give them up. Ties go to the earlier submission, then to
+the smaller id.
 """
 
 import math
@@ -27,10 +30,10 @@ from services.planner.policies.kit.serving import Served, served
 from services.planner.solver.problem import Solve
 
 EVENTS: Mapping[Trigger, PlanKind] = dict.fromkeys(Trigger, PlanKind.FIRST)
-"""a whole plan at every event while somebody waits whom idle GPUs do not serve"""
+"""every event calls for a first plan; with `moves_for_waiting` only while idle GPUs do not serve every job"""
 
 STEP_S = 4e-7
-"""a job and a node, as measured on a common server: the modelled seconds"""
+"""modelled seconds of the walk for each job and node, as measured on a common server"""
 
 
 STANDARD = RigidOptions()
@@ -40,7 +43,7 @@ Staying = Mapping[JobId, KnownJob]
 
 
 class WalkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a walk down the queue comes to."""
+    """The result of a walk down the queue, and what a subclass adds to the decision."""
 
     served: Served
     memory: bytes = b""
@@ -49,12 +52,12 @@ class WalkResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ordered(ABC):
-    """A subclass says its order, and its variant."""
+    """See the module."""
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = ROUNDS
     sees_staying: ClassVar[bool] = True
     moves_for_waiting: bool = True
-    """see `decision`; `served` keeps what runs while there is room beside it"""
+    """see `decision`: `served` moves a running job only where a waiting one finds no room otherwise"""
     strict: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
     measures: ClassVar[Measures] = Measures()
@@ -67,8 +70,9 @@ class Ordered(ABC):
         self._jobs = KnownJobs(options.rigid_demand)
         self._looked_at: View | None = None
         self._shown: dict[JobId, KnownJob] = {}
+        """the jobs of that view"""
         self._cluster: Cluster
-        """jobs and nodes of the view that was looked at last"""
+        """its nodes"""
         self._last: tuple[View, tuple[WalkResult, Staying]] | None = None
 
     @abstractmethod
@@ -76,10 +80,14 @@ class Ordered(ABC):
         """The queue, the first served first."""
 
     def verdict(self, view: View) -> WalkResult:
-        """It keeps no memory, and passes on what it got: as a stand-in, that of the policy it replaces."""
+        """The walk in the policy's order.
+
+        The memory is passed on unchanged: a stand-in has that of the policy it replaces.
+        """
         return WalkResult(served=self.serve(view, self.order(view)), memory=view.memory)
 
     def serve(self, view: View, queue: Sequence[ViewJob]) -> Served:
+        """The walk down `queue`, once the jobs that may not be moved have their places."""
         shown = self._look(view)
         stayers = [shown[job.job_id].queued for job in queue if job.stays]
         return served(
@@ -91,7 +99,7 @@ class Ordered(ABC):
         )
 
     def _look(self, view: View) -> Mapping[JobId, KnownJob]:
-        """What is known of the jobs of the view."""
+        """The cached entries of the view's jobs."""
         if self._looked_at is not view:
             cluster = self._cluster = self._jobs.cluster(view.nodes)
             self._shown = {job.job_id: self._known(job, cluster) for job in view.jobs}
@@ -102,15 +110,17 @@ class Ordered(ABC):
         return self._jobs.of(job, cluster, self.style(job), self.line(job))
 
     def style(self, job: ViewJob) -> Style:  # noqa: ARG002 - for subclasses that look at the job
+        """How the job is spread if no node has room for it."""
         return Style.FEWEST_NODES
 
     def line(self, job: ViewJob) -> str:  # noqa: ARG002 - for subclasses with several queues
+        """The name of the job's queue, where a strict policy has several."""
         return ""
 
     # ---- the contract of a policy
 
     def wants(self, view: View) -> Configurations:
-        """Those of jobs that move: one that stays keeps the estimate it was placed with."""
+        """The places of jobs that start or move; a job that stays keeps the estimate it was placed with."""
         verdict, staying = self._verdict(view)
         moving = [
             (job_id, place)
@@ -142,7 +152,7 @@ class Ordered(ABC):
         )
 
     def _verdict(self, view: View) -> tuple[WalkResult, Staying]:
-        """The walk down the queue of a view, kept for the second step of the same plan."""
+        """The walk for a view; `wants` computes it, and `decide` of the same view uses it again."""
         if self._last is None or self._last[0] is not view:
             shown = self._look(view)
             staying = {job.job_id: shown[job.job_id] for job in view.jobs if job.present is not None}
@@ -151,11 +161,11 @@ class Ordered(ABC):
 
 
 class SmallestFirst(Ordered):
-    """The queue by a figure in seconds or GPU-seconds."""
+    """A policy that serves jobs in ascending order of a figure, in seconds or GPU-seconds."""
 
     @abstractmethod
     def figure(self, job: ViewJob, view: View) -> float:
-        """What `measures.priority` names."""
+        """The figure; `measures.priority` says in words what it is."""
 
     def order(self, view: View) -> Sequence[ViewJob]:
         return smallest_first(view, lambda job: self.figure(job, view))
@@ -166,17 +176,17 @@ class SmallestFirst(Ordered):
 
 
 def smallest_first(view: View, key: Callable[[ViewJob], float]) -> Sequence[ViewJob]:
-    """The queue by a figure in seconds or GPU-seconds; differences below a millisecond are none."""
+    """The jobs in ascending order of `key`, in seconds or GPU-seconds, rounded to milliseconds."""
     return sorted(view.jobs, key=lambda job: round(key(job), 3))
 
 
 def walk_s(view: View) -> float:
-    """What the walk costs where seconds are computed from the work; elsewhere the clock measures them."""
+    """Modelled seconds of the walk; 0 where the wall clock measures them."""
     return STEP_S * len(view.jobs) * len(view.nodes) if view.effort.modelled else 0.0
 
 
 def choices(wanted: Configurations, estimates: Estimated) -> tuple[Choice, ...]:
-    """All of `wanted`, one configuration a job."""
+    """A choice for each job of `wanted`, which has one configuration a job."""
     return tuple(
         Choice(
             job_id=job_id,

@@ -1,6 +1,6 @@
-"""How urgent a job is: one table of rules, and the weight a plan gives it. Pure.
+"""A job's priority by one of several rules, and the weight that follows from it in a plan. Pure.
 
-A rule maps a job to a number; larger is more urgent. Ties go to the earlier submission, then to the
+A rule maps a job to its priority; larger is more urgent. Ties go to the earlier submission, then to the
 smaller id.
 """
 
@@ -18,9 +18,10 @@ PriorityRule = Literal["lr", "ftf", "las", "sjf", "srtf", "fifo"]
 Rule = Callable[[ViewJob, View], float]
 
 SHORTEST_AGE_S = 1e-3
-"""so that a job of no length does not divide by zero"""
+"""the least age that is divided by"""
 BIAS = 0.01
-"""Hops: what the least urgent job keeps, so that it is not left out for good"""
+"""the weight of the least urgent job, for λ = 1, where not all priorities are positive (Hops eq. 11): above
+0, so that the job is not left out for ever"""
 
 
 def latency_ratio(job: ViewJob, _: View) -> float:
@@ -29,10 +30,11 @@ def latency_ratio(job: ViewJob, _: View) -> float:
 
 
 def finish_time_fairness(job: ViewJob, view: View) -> float:
-    """ρ = T_shared / T_isolated, were the job to run on its fair share from now on.
+    """ρ = T_shared / T_isolated, if the job runs on its fair share from now on.
 
-    T_isolated as the metric has it (`shared.domain.metrics.fairness`), N = the jobs present now; T_shared
-    = time since submission + what is left of T_isolated. A job that no GPU is there for comes last.
+    T_isolated is that of the metric (`shared.domain.metrics.fairness`) with N = the jobs present now;
+    T_shared = time since submission + what is left of T_isolated. A job that can run on no GPU has ρ = 0,
+    so it comes last.
     """
     gpus: dict[GpuType, int] = {}
     for node in view.nodes:
@@ -53,17 +55,17 @@ def least_attained_service(job: ViewJob, _: View) -> float:
 
 
 def shortest_job(job: ViewJob, _: View) -> float:
-    """SJF: by the whole expected running time."""
+    """SJF: the shorter the whole expected running time, the more urgent."""
     return -job.age_s
 
 
 def shortest_remaining(job: ViewJob, _: View) -> float:
-    """SRTF: by the expected running time that is left."""
+    """SRTF: the shorter the expected running time that is left, the more urgent."""
     return -job.age_s * left_share(job)
 
 
 def first_come(job: ViewJob, _: View) -> float:
-    """FIFO."""
+    """FIFO: the earlier the submission, the more urgent."""
     return -job.submitted_at
 
 
@@ -98,7 +100,7 @@ def ranked(view: View, rule: PriorityRule) -> list[tuple[ViewJob, float]]:
 
 
 def power_of(rule: PriorityRule, setting: float) -> float:
-    """λ."""
+    """λ of a rule (eq. 11); `setting`: the option `priority_power`."""
     return setting * POWERS.get(rule, 1.0)
 
 
@@ -111,11 +113,11 @@ def weights(priorities: Sequence[float], power: float) -> Floats:
 
 
 def urgencies(view: View, jobs: Sequence[ViewJob], rule: PriorityRule, power: float) -> Floats:
-    """By job: what its priority makes it weigh among these, λ being `power`."""
+    """By job: its weight by its priority among these jobs; `power`: the option `priority_power`."""
     priority = {job.job_id: value for job, value in ranked(view, rule)}
     return weights([priority[job.job_id] for job in jobs], power_of(rule, power))
 
 
 def left_share(job: ViewJob) -> float:
-    """Share of the job that is still to do."""
+    """The share of the job's samples that is still to do."""
     return max(1.0 - job.samples_done / job.samples, 0.0)

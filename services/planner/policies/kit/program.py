@@ -1,4 +1,4 @@
-"""From configurations and their gains to the integer program that chooses among them. Pure."""
+"""Builds the integer program that chooses among configurations, from their gains. Pure."""
 
 import numpy as np
 

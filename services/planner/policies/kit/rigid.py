@@ -1,4 +1,4 @@
-"""The one GPU count of a job that a policy without elasticity asks for. Pure."""
+"""The one GPU count that a policy gives a job, if it does not choose among the counts itself. Pure."""
 
 from collections.abc import Sequence
 from typing import Literal

@@ -1,12 +1,12 @@
 """Serves a queue in its order: which jobs run where, and which wait. Pure.
 
-One walk for every policy that decides by order alone. It goes down the queue and gives each job the
-first of: the place it has, a place that disturbs no job that keeps running, any place. What does not
-fit is skipped; in a strict queue it holds up all of its line that come after it, unless it would not
+Every policy that decides by order alone uses this walk down the queue. It gives each job the first of these
+that is free: the place it has, a place on no GPU of a job that keeps running, any place. A job that does not
+fit is skipped. In a strict queue it holds up all jobs of its line that come after it, unless it would not
 fit the empty cluster either.
 
-Preemptive queues are walked twice: the first walk finds which running jobs keep running at all, the
-second leaves alone only those, so that a job that runs on is moved only where nothing else helps.
+A preemptive queue is walked twice. The first walk finds which running jobs go on running at all; the second
+avoids the GPUs of those only, so a job that goes on is moved only where nothing else is free.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from services.planner.policies.kit.gangs import Pools, Style, free_by_type, plac
 
 
 class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as the queue sees it."""
+    """What the walk needs of a job."""
 
     job_id: JobId
     gpus: int
@@ -27,20 +27,24 @@ class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
     types: tuple[GpuType, ...]
     """those it can run on, the best first"""
     held: Configuration = {}
-    """where it runs, or is about to"""
+    """where it runs, or is about to; empty: it waits"""
     style: Style = Style.FEWEST_NODES
     line: str = ""
-    """of a strict queue: jobs are held up by jobs of the same line only"""
+    """in a strict queue, a job is held up by jobs of the same line only"""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
     placed: dict[JobId, Configuration]
     behind: dict[JobId, JobId | None]
-    """those left waiting: the job that holds each up; None: nothing fits it now"""
+    """by waiting job: the job that holds it up; None: it fits nowhere now"""
 
 
 class Room:
-    """Free GPUs by node: `free`, all of them; `spare`, those held by no job that shall keep running."""
+    """Free GPUs by node during a walk.
+
+    `free`: all that are not given away yet; `spare`: those of them that no job holds which shall keep
+    running.
+    """
 
     def __init__(self, pools: Pools, idle: Mapping[NodeId, int], kept: Mapping[JobId, Configuration]) -> None:
         self.free = dict(idle)
@@ -53,6 +57,7 @@ class Room:
         self._most = max(self._free_sums.values(), default=0)
         """free GPUs of the type that has most"""
         self._full: set[tuple[int, tuple[GpuType, ...], Style]] = set()
+        """GPU count, types and style of jobs that found no place"""
         for held in kept.values():
             self._shift(self.spare, self._spare_sums, held, -1)
 
@@ -64,7 +69,7 @@ class Room:
         return bool(place)
 
     def release(self, job_id: JobId) -> None:
-        """The job is next: its own place disturbs nobody any more."""
+        """The job is next, so the GPUs it holds are spare for it."""
         held = self._kept.pop(job_id, None)
         if held:
             self._shift(self.spare, self._spare_sums, held, 1)
@@ -75,16 +80,17 @@ class Room:
         self._shift(self.spare, self._spare_sums, place, -1)
         self._most = max(self._free_sums.values())
 
-    def find(self, client: QueuedJob) -> Configuration | None:
-        """A place for a job, best one that disturbs nobody. Room only shrinks: what failed will fail."""
-        wish = (client.gpus, client.types, client.style)
-        if not 0 < client.gpus <= self._most or wish in self._full:
+    def find(self, job: QueuedJob) -> Configuration | None:
+        """A place for a job, on spare GPUs if possible.
+
+        GPUs are only taken, never given back, so a job like one that found no place finds none.
+        """
+        wish = (job.gpus, job.types, job.style)
+        if not 0 < job.gpus <= self._most or wish in self._full:
             return None
         rooms = ((self.spare, self._spare_sums), (self.free, self._free_sums))
         for gpus, sums in rooms if self._kept else rooms[1:]:
-            found = place(
-                client.gpus, types=client.types, pools=self._pools, free=gpus, style=client.style, sums=sums
-            )
+            found = place(job.gpus, types=job.types, pools=self._pools, free=gpus, style=job.style, sums=sums)
             if found is not None:
                 return found
         self._full.add(wish)
@@ -103,8 +109,11 @@ class Room:
 def served(
     queue: Sequence[QueuedJob], pools: Pools, idle: Mapping[NodeId, int], *, strict: bool, preemptive: bool
 ) -> Served:
-    """`queue`: the first served first. Without preemption running jobs come before all others."""
-    spare = _spare(idle, [client.held for client in queue if client.held])
+    """The places of a queue, the first job served first.
+
+    Without `preemptive`, running jobs come before all others.
+    """
+    spare = _spare(idle, [job.held for job in queue if job.held])
     if spare is not None:
         found = _beside(queue, pools, spare, strict=strict, preemptive=preemptive)
         if found is not None:
@@ -115,11 +124,11 @@ def served(
 def walked(
     queue: Sequence[QueuedJob], pools: Pools, idle: Mapping[NodeId, int], *, strict: bool, preemptive: bool
 ) -> Served:
-    """As `served`, by the walks that find out whom preemption ends."""
-    running = {client.job_id: client.held for client in queue if client.held}
+    """As `served`, by the full walks of the module's docstring."""
+    running = {job.job_id: job.held for job in queue if job.held}
     if not preemptive:
         room = Room(pools, idle, running)
-        stayers_first = sorted(queue, key=lambda client: not room.has(client.held))
+        stayers_first = sorted(queue, key=lambda job: not room.has(job.held))
         return _walk(stayers_first, room, strict=strict)
     first = _walk(queue, Room(pools, idle, running), strict=strict)
     staying = {job_id: held for job_id, held in running.items() if job_id in first.placed}
@@ -129,7 +138,7 @@ def walked(
 
 
 def _spare(idle: Mapping[NodeId, int], held: Iterable[Configuration]) -> dict[NodeId, int] | None:
-    """What is left beside all that is held; None where not all of that has room."""
+    """The idle GPUs that the `held` places leave; None where these do not all fit the idle GPUs."""
     spare = dict(idle)
     for own in held:
         for node, gpus in own.items():
@@ -143,27 +152,27 @@ def _spare(idle: Mapping[NodeId, int], held: Iterable[Configuration]) -> dict[No
 def _beside(
     queue: Sequence[QueuedJob], pools: Pools, spare: dict[NodeId, int], *, strict: bool, preemptive: bool
 ) -> Served | None:
-    """All running jobs stay and the others get what is spare: the same walk in fewer steps.
+    """The walk if all running jobs stay and the others get spare GPUs; it takes fewer steps.
 
-    None where somebody might get a place by preemption.
+    None where a waiting job might get a place by preemption: the full walk has to decide.
     """
-    waiting = [client for client in queue if not client.held]
+    waiting = [job for job in queue if not job.held]
     others = Served(placed={}, behind={})
     if waiting:
         others = _walk(waiting, Room(pools, spare, {}), strict=strict)
     if not preemptive:
-        staying = {client.job_id: client.held for client in queue if client.held}
+        staying = {job.job_id: job.held for job in queue if job.held}
         return Served(placed=staying | others.placed, behind=others.behind)
     placed: dict[JobId, Configuration] = {}
-    in_need = False
-    for client in queue:
-        place = client.held or others.placed.get(client.job_id)
+    waits_before = False
+    for job in queue:
+        place = job.held or others.placed.get(job.job_id)
         if place:
-            if in_need and client.held:
+            if waits_before and job.held:
                 return None
-            placed[client.job_id] = place
-        elif client.gpus:
-            in_need = True
+            placed[job.job_id] = place
+        elif job.gpus:
+            waits_before = True
     return Served(placed=placed, behind=others.behind)
 
 
@@ -171,19 +180,19 @@ def _walk(queue: Sequence[QueuedJob], room: Room, *, strict: bool) -> Served:
     placed: dict[JobId, Configuration] = {}
     behind: dict[JobId, JobId | None] = {}
     blocked: dict[str, JobId] = {}
-    for client in queue:
-        if client.held:
-            room.release(client.job_id)
-        by = blocked.get(client.line) if client.gpus else None
+    for job in queue:
+        if job.held:
+            room.release(job.job_id)
+        by = blocked.get(job.line) if job.gpus else None
         where = None
         if by is None:
-            stays = client.held and room.has(client.held)
-            where = client.held if stays else room.find(client)
+            stays = job.held and room.has(job.held)
+            where = job.held if stays else room.find(job)
         if where is not None:
-            placed[client.job_id] = where
+            placed[job.job_id] = where
             room.take(where)
             continue
-        behind[client.job_id] = by
-        if strict and client.gpus:
-            blocked.setdefault(client.line, client.job_id)
+        behind[job.job_id] = by
+        if strict and job.gpus:
+            blocked.setdefault(job.line, job.job_id)
     return Served(placed=placed, behind=behind)

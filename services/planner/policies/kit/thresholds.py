@@ -1,4 +1,4 @@
-"""Where queues end, as users write it: numbers above 0, between spaces, in any order."""
+"""The thresholds between queues, as an option: numbers above 0, separated by spaces, in any order."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The order of GPU types, where an authors' code has one that is neither by name nor by speed. Pure."""
+"""An order of GPU types that an option lists, as the code of some authors does. Pure."""
 
 from collections.abc import Sequence
 

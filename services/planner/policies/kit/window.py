@@ -1,6 +1,6 @@
 """The service window at the head of the queue, and the sensitivity adjustment of fragment plans. Pure.
 
-Data: the queue in order, each job with its minimum demand R_1 and its placement sensitivity ρ.
+Both are from Hops. A job counts by its minimum demand R_1 and its placement sensitivity ρ.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from shared.domain.sums import plain_sum
 
 
 def service_window(queue: Sequence[ViewJob], gpus: float) -> int:
-    """How many jobs from the head may be planned.
+    """How many jobs from the head of the queue a plan considers.
 
-    Their minimum demands add up to at least `gpus`; the job that reaches it is the last one.
+    The window ends with the job whose minimum demand brings their sum to `gpus` or more.
     """
     wanted = 0
     for length, job in enumerate(queue, start=1):
@@ -23,11 +23,10 @@ def service_window(queue: Sequence[ViewJob], gpus: float) -> int:
 
 
 def adjusted(queue: Sequence[ViewJob], length: int, idle: int, *, last_gpu: bool = True) -> list[ViewJob]:
-    """The window's jobs, and after them the low-sensitivity ones admitted from behind its edge.
+    """The first `length` jobs, and after them jobs of low sensitivity that are admitted from behind.
 
-    ρ_set: mean ρ of the window, as it grows; ρ_queue: mean ρ of the queue. While ρ_set > ρ_queue walk
-    on and admit each job with ρ_i < ρ_queue whose minimum demand fits the idle GPUs; without `last_gpu`, is
-    less than them.
+    ρ_set: mean ρ of the window as it grows; ρ_queue: mean ρ of the queue. While ρ_set > ρ_queue, each next
+    job with ρ_i < ρ_queue is admitted if R_1 ≤ `idle` GPUs; without `last_gpu`, if R_1 < `idle`.
     """
     window = list(queue[:length])
     if not window:
