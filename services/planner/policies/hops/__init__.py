@@ -1,1 +1,1 @@
-"""Hops: gains by latency ratio over location-specific configurations, solved as one problem."""
+"""Hops (SoCC '24), and `hopyard`, our variant of its integer program."""

@@ -1,28 +1,32 @@
-"""Hops with a queue of its own: who would lose most by waiting comes first, and not who has waited longest.
+"""Hops with a queue of its own: the job that would lose most by waiting comes first, not the longest waiting.
 
 The program and its configurations are those of Hops. A job's priority is
 
     prior = (wait + head_start + slow · lag) / (age · max(left, left_least))
 
-    lag   s by which it is behind the pace of its age, beyond its waiting: its GPUs were slow or few
-    left  share of the job that is still to do: one that is nearly through is soon out of the way
+    lag   seconds that it has lost, beyond its waiting, since its GPUs were slower or fewer than its age
+          expects
+    left  share of the job that is still to do: a job that is nearly done soon frees its GPUs
 
-`head_start` lets short jobs come first even before anybody has waited. With `head_start_s` and `slow` at 0
-and `left_least` at 1 it is the latency ratio of Hops (eq. 8). In the program a job weighs
+`head_start` lets short jobs come first even before any job has waited. With `head_start_s` and `slow` at 0
+and `left_least` at 1 the priority is the latency ratio of Hops (eq. 8). In the program a job weighs
 
     weight = (prior + bias) · (1 + critical · c)
 
-    c     max(0, s to its end in the best of its places / s in which all jobs could be through − 1/2),
-          at most 4: a job that outlasts all others decides the makespan, and no GPU given later makes up
-          for it
+    c     max(0, t_job / t_all − 1/2), at most 4
+    t_job seconds to its end in the fastest of its configurations
+    t_all seconds in which all jobs could be done, with no GPU idle
 
-Beside its gain a place counts for every GPU that it takes:
+A job that outlasts all others decides the makespan, and GPUs given to it later cannot make up for that.
+
+A configuration is worth its gain, and something for each of its g_ij GPUs:
 
     worth_ij = weight_i · G_ij + fill · v · g_ij,   v = Σ_i max_j weight_i · G_ij / GPUs of the cluster
 
-With all GPUs in use that is the same for every plan, so it decides between plans that leave GPUs idle and
-plans that do not. And a job that comes and is not served by idle GPUs calls for a whole plan at once,
-and not for the next round (`moves_for_waiting`).
+The second term is equal for all plans that use every GPU, so it decides only whether GPUs are left idle.
+
+A job that arrives and finds too few idle GPUs calls for a first plan at once (`moves_for_waiting`); under
+Hops it waits for the next round.
 """
 
 from collections.abc import Mapping
@@ -42,9 +46,10 @@ from services.planner.policies.kit.priority import SHORTEST_AGE_S, left_share
 from shared.domain.arrays import Floats
 
 AT_ARRIVALS: Mapping[Trigger, PlanKind] = {**ROUNDS, Trigger.ARRIVAL: PlanKind.FIRST}
-"""a whole plan also where a job comes that idle GPUs do not serve"""
+"""a first plan also when a job arrives; with `moves_for_waiting` only if idle GPUs do not serve it"""
 CRITICAL_FROM = 0.5
 CRITICAL_AT_MOST = 4.0
+"""the limits of c: t_job / t_all above which it is not 0, and its largest value"""
 
 Factor = Annotated[float, Meta(ge=0, le=100)]
 
@@ -55,13 +60,14 @@ class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
     slow: Factor = 0.3
     """what a second of slow running counts, in seconds of waiting"""
     left_least: Annotated[float, Meta(gt=0, le=1)] = 0.15
-    """the share of a job that is left is taken for no less; 1: what is left does not count"""
+    """the least value of `left`, the share of a job still to do; 1: that share does not count"""
     critical: Factor = 1.0
     """how much the jobs that decide the makespan are preferred; 0: not at all"""
     fill: Factor = 2.0
     """what a GPU in use counts, in shares of what GPUs are worth; 0: nothing"""
     moves_for_waiting: bool = True
-    """running jobs are moved for one that comes at once; else when a round begins, as in Hops"""
+    """running jobs are moved for a new job as soon as it arrives; else only when a round begins, as in
+    Hops"""
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 2.0
     """service window, in multiples of the GPUs the plan may use"""
 
@@ -102,7 +108,7 @@ class Hopyard(ProgramPolicy):
 
 
 def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> Floats:
-    """By configuration: what the GPUs that it takes count, as gain; v is what each of `gpus` is worth."""
+    """By configuration: g_ij · v in units of its gain; `gpus`: of the cluster."""
     best = np.nan_to_num(wanted.of_each_job(np.fmax, weight[wanted.job] * gain))
     taken = np.add.reduceat(wanted.gpus, wanted.start[:-1])
     result: Floats = taken * (best.sum() / gpus) / weight[wanted.job]
@@ -110,7 +116,7 @@ def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> 
 
 
 def outlasting(outlook: Outlook, wanted: Configurations, throughput: Floats) -> Floats:
-    """c, by job of the window; 0 where there is no estimate."""
+    """The factor c by job of the window; 0 where there is no estimate."""
     drain_s = _drain_s(outlook.view)
     if not drain_s:
         return np.zeros(len(outlook.window))
@@ -122,7 +128,7 @@ def outlasting(outlook: Outlook, wanted: Configurations, throughput: Floats) -> 
 
 
 def _drain_s(view: View) -> float:
-    """In which all jobs shown would be through, each on single GPUs of mean speed and none idle."""
+    """t_all: seconds in which all jobs of the view would be done, on single GPUs of mean speed, none idle."""
     gpus = sum(node.gpus for node in view.nodes)
     speeds = [(job, fmean(job.single_gpu.values())) for job in view.jobs if job.single_gpu]
     work = fsum(left_share(job) * job.samples / speed for job, speed in speeds)

@@ -3,13 +3,13 @@
 Among plans of equal worth the one that leaves running jobs where they are is better: the gain of a
 running job's other configurations is multiplied by 1 − `TIE`.
 
-Beyond the paper: a running job that a first plan moves loses what a restart takes of the round, so the
-gain of its other configurations is multiplied by 1 − restart / round_s, and its present configuration is
-always among the candidates. A restart takes what restarts of the workload on the GPU type were measured
-to take, or the option `moving_cost_s`; with that at 0 neither happens.
+Beyond the paper: a running job that a first plan moves loses the time of a restart. So the gain of its other
+configurations is multiplied by 1 − restart / round_s, and its present configuration is always among the
+candidates. A restart takes as long as was measured for the workload on the GPU type, or the option
+`moving_cost_s`; with that at 0 moving is free, and the present configuration is no candidate of its own.
 
-Where what is done here is not what the paper prints, `as_printed` has the paper's rule by a word
-(`DEPARTURES`); `hops-literal` has all of them.
+Where we depart from the paper's text, a word in the option `as_printed` brings its rule back (`DEPARTURES`);
+`hops-literal` has all of these words.
 """
 
 import math
@@ -61,18 +61,19 @@ DEPARTURES: Mapping[str, str] = {
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True):
-    """What the program was asked to choose among."""
+    """The configurations that the program chose among, and the result."""
 
     wanted: Configurations
     worth: Floats
     """by configuration: what it adds to the objective; NaN where there is no estimate"""
     chosen: Sequence[int]
+    """the configurations that the program chose"""
     stays: Ints
     """the configurations that jobs hold now"""
 
 
 class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Of every policy that asks this program, whatever its queue."""
+    """The options of every policy that uses this program, whatever its queue."""
 
     priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
     """λ"""
@@ -96,16 +97,19 @@ class HopsOptions(ProgramOptions, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What follows from a view alone."""
+    """The queue of a view, and its window."""
 
     view: View
     ranks: list[tuple[ViewJob, float]]
+    """all jobs with their priorities, the most urgent first"""
     queue: list[ViewJob]
+    """the jobs that this plan could serve, in the same order"""
     window: list[ViewJob]
+    """the jobs that this plan considers"""
 
 
 class ProgramPolicy(ABC):
-    """Window, configurations and program of Hops; subclasses say who comes first."""
+    """The window, configurations and program of Hops; a subclass gives jobs their priorities."""
 
     calls: Mapping[Trigger, PlanKind] = ROUNDS
 
@@ -120,7 +124,7 @@ class ProgramPolicy(ABC):
         self._rules = PlaceRules(fills="fit" not in self._printed, wider="spread" not in self._printed)
         self._tie = 0.0 if "ties" in self._printed else TIE
         self._seen: Outlook | None = None
-        """of the last view: `decide` mostly gets the one of `wants`"""
+        """of the last view: `decide` mostly gets the view that `wants` got before"""
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(
@@ -171,11 +175,11 @@ class ProgramPolicy(ABC):
         """All jobs with their priorities, the most urgent first."""
 
     def _queue(self, view: View, ranks: Sequence[tuple[ViewJob, float]]) -> list[ViewJob]:
-        """Whom this plan could serve, the most urgent first.
+        """The jobs that this plan could serve, the most urgent first.
 
-        Jobs without any configuration are not in it: a few of them at the head would fill the window and
-        keep the GPUs from all others (docs/adr/0007). In a fragment plan those are the ones that the idle
-        GPUs are too few for, in a first plan those that only several types together have GPUs for.
+        Jobs without any configuration are left out: a few of them at the head would fill the window and
+        keep the GPUs from all others (docs/adr/0007). In a fragment plan these are the jobs for which too
+        few GPUs are idle; in a first plan, those for which no single type has enough GPUs.
         """
         queue = [job for job, _ in ranks]
         if "window" in self._printed:
@@ -196,7 +200,7 @@ class ProgramPolicy(ABC):
         return list(queue[:length])
 
     def _weights(self, outlook: Outlook, _: Configurations, __: Floats) -> Floats:
-        """By job of the window."""
+        """The weights (eq. 11) by job of the window."""
         window = outlook.window
         priorities = {job.job_id: value for job, value in outlook.ranks}
         factor = np.array([job.priority for job in window])
@@ -204,7 +208,7 @@ class ProgramPolicy(ABC):
         return result
 
     def _gains(self, _: View, wanted: Configurations, throughput: Floats, __: Floats) -> Floats:
-        """By configuration, before moves are charged; NaN where there is no estimate."""
+        """Gains by configuration, before restarts are charged; NaN where there is no estimate."""
         return gains(wanted, throughput)
 
     def _discount_moves(
@@ -215,7 +219,10 @@ class ProgramPolicy(ABC):
         present: Collection[JobId],
         stays: Ints,
     ) -> None:
-        """Multiply the gain of what would move a job by the share of the round that is left to it."""
+        """Multiply the gain of every configuration that would move its job by 1 − restart / round_s.
+
+        `present`: the jobs that run; `stays`: the rows of their present configurations, which are unchanged.
+        """
         if not present:
             return
         types = _columns(view)
@@ -238,9 +245,10 @@ class ProgramPolicy(ABC):
         return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
     def _again_at(self, outlook: Outlook, wanted: Configurations, chosen: Sequence[int]) -> float | None:
-        """When the queue is refreshed next, if that could let in a job that idle GPUs are enough for.
+        """When to plan again, if a job outside the window could use GPUs that this plan leaves idle.
 
-        Who is not in the queue has no place on these nodes: that changes with them, and calls for a plan.
+        Jobs that are not in the queue do not count: they have no configuration on these nodes until the
+        nodes change, and that calls for a plan by itself.
         """
         view = outlook.view
         used = sum(int(wanted.gpus[wanted.start[row] : wanted.start[row + 1]].sum()) for row in chosen)
@@ -270,12 +278,13 @@ def _present(view: View) -> dict[JobId, Gang]:
 
 
 def _columns(view: View) -> dict[GpuType, int]:
+    """The GPU types of the view, numbered from 0."""
     types = dict.fromkeys(node.gpu_type for node in view.nodes)
     return {gpu_type: column for column, gpu_type in enumerate(types)}
 
 
 def _types(view: View, wanted: Configurations, columns: Mapping[GpuType, int]) -> Ints:
-    """By configuration: the column of its GPU type, that of its first node."""
+    """By configuration: the column of the GPU type of its first node."""
     of_node = {node.node_id: columns[node.gpu_type] for node in view.nodes}
     found: Ints = np.array([of_node[node_id] for node_id in wanted.nodes], dtype=np.int32)
     return found[wanted.node[wanted.start[:-1]]]
@@ -299,7 +308,10 @@ def _choice(wanted: Configurations, estimates: Estimated, row: int, present: Gan
 
 
 def standings(ranks: Sequence[tuple[ViewJob, float]], bids: Bids) -> dict[JobId, Standing]:
-    """How every job stood: its priority, and what its places were worth to the plan, where it had any."""
+    """Each job's priority, and what its configurations are worth to the plan.
+
+    `gain` is the worth of the chosen one, or else of the best; `stay` that of the present one.
+    """
     wanted, worth = bids.wanted, bids.worth
     gain, stay = wanted.of_each_job(np.fmax, worth), np.full(len(wanted.jobs), np.nan)
     gain[wanted.job[bids.chosen]] = worth[bids.chosen]
@@ -314,7 +326,7 @@ def standings(ranks: Sequence[tuple[ViewJob, float]], bids: Bids) -> dict[JobId,
 
 
 def _standing(priority: float, gain: float, stay: float) -> Standing:
-    """NaN is nothing."""
+    """A standing in which NaN is None."""
     known = [None if math.isnan(one) else one for one in (gain, stay)]
     return Standing(priority=priority, gain=known[0], stay=known[1])
 
@@ -326,7 +338,7 @@ def _emptied(node: ViewNode) -> ViewNode:
 def _left(
     outlook: Outlook, wanted: Configurations, estimated: Ints, *, placed: Collection[JobId]
 ) -> tuple[Left, ...]:
-    """Why each job that is not placed is left out; `estimated`: of each row with an estimate, its job."""
+    """Why each job that is not placed is left out. `estimated`: the job of each row that has an estimate."""
     reasons = dict.fromkeys([job.job_id for job in outlook.queue], Waiting.OUTSIDE_WINDOW)
     reasons |= dict.fromkeys(wanted.jobs, Waiting.NO_CONFIGURATION)
     for rows, reason in ((wanted.job, Waiting.NO_ESTIMATE), (estimated, Waiting.OUTWEIGHED)):

@@ -1,14 +1,14 @@
-"""Sia's integer program (SOSP '23), put as the one that every plan here is. Pure.
+"""Sia's integer program (SOSP '23), written as a `Problem` of our solver. Pure.
 
-Data: utilities U [J, T, K] of `utilities`, weights w [J] (1 in the paper), GPUs by type, p and λ.
+Data: utilities U [J, T, K] from `utilities`, weights w [J] (1 in the paper), GPUs by type, p and λ.
 
     p < 0: minimise   Σ w U x + λ Σ_i w_i (1 − Σ_j x_ij)
     p > 0: maximise   Σ w U x − λ Σ_i w_i (1 − Σ_j x_ij)
     subject to        one configuration a job, GPUs of every type ≤ capacity, x ∈ {0, 1}
 
-With the gain λ − U (p < 0) or λ + U (p > 0) of a configuration both are: maximise Σ w · gain · x. So a
-type is a node of `problem.Problem`, solved by way of `prices`; configurations without a gain are left out.
-Cells of a job's table are numbered as it is flattened: cell = type · K + size.
+If the gain of a configuration is λ − U (p < 0) or λ + U (p > 0), both are: maximise Σ w · gain · x. Each GPU
+type is a node of `problem.Problem`, which `prices` solves. Configurations of no gain are left out. The cells
+of a job's table are numbered row by row: cell = type · K + size.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ from shared.domain.arrays import Floats, Ints
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """What fairness costs: the paper's defaults."""
+    """The parameters of the objective; the defaults are the paper's."""
 
     power: float = -0.5
     """p"""
@@ -35,24 +35,24 @@ class Market(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Ints
     """GPUs by type"""
     sizes: Ints
-    """GPU counts, the last axis of the tables"""
+    """the GPU counts of the last axis of the tables, ascending"""
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True):
     cell: Ints
-    """by job: type and size, or NOTHING"""
+    """by job: the number of its cell, which is a type and a size; or NOTHING"""
     solution: Solution
 
 
 def gains(utility: Floats, goal: Goal) -> Floats:
-    """What a configuration is worth more than none."""
+    """By how much a configuration is worth more than no GPUs."""
     return goal.penalty - utility if goal.power < 0 else goal.penalty + utility
 
 
 def allocate(
     gain: Floats, market: Market, *, weight: Floats, pinned: Ints, solve: Solve, effort: Effort
 ) -> Allocation:
-    """The best cell of every job. `pinned` [J]: the cell a job must keep, or NOTHING."""
+    """The cell of each job in the best plan. `pinned` [J]: the cell that a job must keep, or NOTHING."""
     stays = pinned != NOTHING
     cells = gain.reshape(len(gain), -1).copy()
     cells[stays] = np.nan
@@ -65,7 +65,7 @@ def allocate(
 
 
 def _program(cells: Floats, market: Market, weight: Floats) -> tuple[Problem, Ints]:
-    """The program over the cells that gain something, and the number of each."""
+    """The program over the cells with a gain that fit the market, and the cell of each configuration."""
     job, cell = np.nonzero(cells > 0)
     kind, size = np.divmod(cell, max(len(market.sizes), 1))
     fits = market.sizes[size] <= market.capacity[kind]
@@ -83,7 +83,7 @@ def _program(cells: Floats, market: Market, weight: Floats) -> tuple[Problem, In
 
 
 def _rest(market: Market, pinned: Ints) -> Ints:
-    """The GPUs of every type that nobody pinned holds."""
+    """GPUs by type that no pinned job holds."""
     kind, size = np.divmod(pinned[pinned != NOTHING], max(len(market.sizes), 1))
     taken = np.bincount(kind, weights=market.sizes[size], minlength=len(market.capacity))
     rest: Ints = np.maximum(market.capacity - taken, 0).astype(np.int32)

@@ -1,4 +1,4 @@
-"""From the GPU types and counts that Sia grants to choices: places, type by type, and why a job gets none."""
+"""Turns the GPU types and counts that Sia grants into choices, reasons and standings."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ Placer = Callable[[Sequence[Grant], Sequence[int], int], list[Place]]
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """The data that a decision is made from."""
+    """The input of one decision."""
 
     view: View
     queue: Sequence[ViewJob]
@@ -31,14 +31,14 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     goodput: Floats
     """[J, T, K]: samples/s; NaN where a job has no such configuration, or nothing is known"""
     present: Ints
-    """[J]: the cell of what each job has now, or NOTHING"""
+    """[J]: the cell of the type and count that each job has now, or NOTHING"""
 
 
 def choices(seen: Round, cell: Ints, estimates: Estimated, *, authors: bool) -> tuple[Choice, ...]:
-    """Of the jobs that find a place for their cell [J], in the order of the queue; then those that stay.
+    """Choices of the jobs that find a place for their `cell` [J], by the queue; then of those that stay.
 
-    A job that runs, and finds no place or was given nothing, stays where its GPUs are idle after all.
-    `authors`: it does not, and places are given anew in every round.
+    A running job that was given no cell, or finds no place for it, stays if no other job got its GPUs.
+    `authors`: no such job stays, and every job is placed anew in every round.
     """
     places = _places(seen, cell, in_turns if authors else placed)
     given = tuple(
@@ -60,7 +60,10 @@ def reasons(seen: Round, cell: Ints, chosen: Sequence[Choice]) -> tuple[Left, ..
 
 
 def standings(seen: Round, cell: Ints, worth: Floats) -> dict[JobId, Standing]:
-    """What the job's cell was worth to the plan, else the best of its cells. `worth`: [J, T, K]."""
+    """By job: the worth of the cell it was given, else of its best one; and of its present cell.
+
+    `worth` [J, T, K]: what each cell adds to the objective.
+    """
     cells = worth.reshape(len(worth), -1)
     jobs = np.arange(len(cells))
     best = np.fmax.reduce(cells, axis=1, initial=np.nan)
@@ -103,15 +106,15 @@ def _places(seen: Round, cell: Ints, placer: Placer) -> Places:
         kind = seen.table.types.index(gpu_type)
         jobs = np.flatnonzero((cell != NOTHING) & (kinds == kind)).tolist()
         position = {node.node_id: index for index, node in enumerate(nodes)}
-        claims = [_claim(seen, index, int(cell[index]), position) for index in jobs]
-        found = placer(claims, [node.idle for node in nodes], node_gpus(nodes))
+        grants = [_grant(seen, index, int(cell[index]), position) for index in jobs]
+        found = placer(grants, [node.idle for node in nodes], node_gpus(nodes))
         for index, place in zip(jobs, found, strict=True):
             if place:
                 places[seen.queue[index].job_id] = {nodes[at].node_id: gpus for at, gpus in place.items()}
     return places
 
 
-def _claim(seen: Round, index: int, cell: int, position: Mapping[NodeId, int]) -> Grant:
+def _grant(seen: Round, index: int, cell: int, position: Mapping[NodeId, int]) -> Grant:
     present = seen.queue[index].present
     same = present is not None and seen.present[index] == cell
     place = present.gang.configuration if present is not None and same else {}

@@ -1,14 +1,14 @@
-"""From GPU counts to nodes, for the jobs of one type, by Sia's rules (SOSP '23, section 3.4). Pure.
+"""Places the jobs of one GPU type on its nodes, by Sia's rules (SOSP '23, section 3.4). Pure.
 
 - A job whose type and count stay the same stays where it is.
-- Larger jobs first; among equals, as they come.
+- Larger jobs are placed first; among equals, in the order given.
 - A job of a node or more takes wholly free nodes; if there are too few, it fills nodes one by one.
-- What is less than a node is not split over two.
-- Where there is no room, smaller jobs are evicted, from the node that takes the fewest GPUs, and placed
-  again after the one that they gave way to.
+- A part of less than a node is not split over two nodes.
+- Where there is no room, smaller jobs are evicted from the node with the most idle GPUs, and placed again
+  after the job that they gave way to.
 
-With the paper's counts (1, 2, 4, … and whole nodes, on nodes alike) that always succeeds. With others
-some GPUs may be left that no job fits, and a job goes without.
+With the paper's counts (1, 2, 4, … and whole nodes, on equal nodes) every job is placed. With other counts a
+job may find no place although enough GPUs are idle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,36 +26,36 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     present: Place = {}
     """where it runs, if that is the type and the count it was given"""
     pinned: bool = False
-    """nobody evicts it"""
+    """no other job may evict it"""
 
 
-def placed(claims: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list[Place]:
-    """The nodes of each claim. `idle` GPUs by node; `node_gpus`: of the type's largest node, idle or not.
+def placed(grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list[Place]:
+    """The place of each grant. `idle`: GPUs by node; `node_gpus`: of the type's largest node, idle or not.
 
-    What is less than a node goes where it leaves least.
+    A part of less than a node goes where it leaves the fewest GPUs idle.
     """
-    floor = _Floor(claims, idle, node_gpus)
-    floor.keep()
-    waiting = floor.in_order(index for index, place in enumerate(floor.places) if not place)
-    while waiting:  # ends: who is evicted is smaller than the one it gives way to
-        evicted = floor.settle(waiting.pop(0))
-        waiting = floor.in_order([*waiting, *evicted])
-    return floor.places
+    placing = _TypePlacing(grants, idle, node_gpus)
+    placing.keep()
+    waiting = placing.in_order(index for index, place in enumerate(placing.places) if not place)
+    while waiting:  # ends: an evicted job is smaller than the one it gives way to
+        evicted = placing.settle(waiting.pop(0))
+        waiting = placing.in_order([*waiting, *evicted])
+    return placing.places
 
 
-def in_turns(claims: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list[Place]:
-    """As the authors' simulator places, which moves jobs within a type for nothing: all anew.
+def in_turns(grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list[Place]:
+    """The places by the authors' simulator, which places all jobs anew: moves within a type are free there.
 
-    Larger jobs first, each from the node after those of the one before: wholly free nodes for its whole
-    nodes, as one turn finds them, then whatever is idle. Only pinned jobs stay where they are.
+    Larger jobs come first. Each begins at the node after those of the job before: it goes round the nodes
+    once and takes wholly free ones for its whole nodes, then takes whatever is idle. Only pinned jobs stay.
     """
     left = list(idle)
-    places = [claim.present if claim.pinned else {} for claim in claims]
+    places = [grant.present if grant.pinned else {} for grant in grants]
     for place in places:
         _shift(left, place, -1)
     node = 0
-    for index in sorted(range(len(claims)), key=lambda index: -claims[index].gpus):
-        gpus = claims[index].gpus
+    for index in sorted(range(len(grants)), key=lambda index: -grants[index].gpus):
+        gpus = grants[index].gpus
         if not places[index] and gpus <= sum(left):
             places[index], node = _from_node(node, gpus, left, node_gpus)
             _shift(left, places[index], -1)
@@ -86,30 +86,30 @@ def _shift(idle: list[int], place: Place, sign: int) -> None:
         idle[node] += sign * gpus
 
 
-class _Floor:
-    """The nodes of a type while jobs are put on them."""
+class _TypePlacing:
+    """The nodes of a type, and which jobs are on them, while jobs are placed."""
 
-    def __init__(self, claims: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> None:
-        self.places: list[Place] = [{} for _ in claims]
-        self._claims = claims
+    def __init__(self, grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> None:
+        self.places: list[Place] = [{} for _ in grants]
+        self._grants = grants
         self._idle = list(idle)
         self._on: list[list[int]] = [[] for _ in idle]
         """jobs by node"""
         self._node_gpus = max(node_gpus, 1)
 
     def in_order(self, indices: Iterable[int]) -> list[int]:
-        return sorted(indices, key=lambda index: (-self._claims[index].gpus, index))
+        return sorted(indices, key=lambda index: (-self._grants[index].gpus, index))
 
     def keep(self) -> None:
         """Keep jobs where they are, as far as there is room; pinned ones come first."""
-        for index in sorted(range(len(self._claims)), key=lambda index: not self._claims[index].pinned):
-            present = self._claims[index].present
+        for index in sorted(range(len(self._grants)), key=lambda index: not self._grants[index].pinned):
+            present = self._grants[index].present
             if present and all(gpus <= self._idle[node] for node, gpus in present.items()):
                 self._take(index, present)
 
     def settle(self, index: int) -> list[int]:
-        """Place a job, if there is room; the jobs that were evicted for it."""
-        gpus = self._claims[index].gpus
+        """Place a job, if there is room; returns the jobs that were evicted for it."""
+        gpus = self._grants[index].gpus
         whole = gpus // self._node_gpus
         evicted = self._cleared(whole, gpus)
         place = dict.fromkeys(self._empty()[:whole], self._node_gpus)
@@ -128,7 +128,7 @@ class _Floor:
         return [node for node, idle in enumerate(self._idle) if idle == self._node_gpus]
 
     def _part(self, gpus: int, taken: Place) -> Place:
-        """Less than a node, on one."""
+        """A place for less than a node on one node not in `taken`; empty: none has room."""
         fits = [node for node in range(len(self._idle)) if self._idle[node] >= gpus > 0 and node not in taken]
         if not fits:
             return {}
@@ -145,7 +145,10 @@ class _Floor:
     # ---- evicting
 
     def _cleared(self, nodes: int, below: int) -> list[int]:
-        """Clear nodes until so many are wholly free, the emptiest first; the jobs that were evicted."""
+        """Clear nodes, the emptiest first, until `nodes` are wholly free; returns the evicted jobs.
+
+        `below`: GPUs of the job that they are cleared for.
+        """
         evicted: list[int] = []
         for _ in range(nodes - len(self._empty())):
             clearable = [
@@ -158,7 +161,7 @@ class _Floor:
         return evicted
 
     def _make_room(self, gpus: int, taken: Place) -> list[int]:
-        """Evict from one node until so many GPUs are idle there; nothing, where they are already."""
+        """Evict jobs from one node until `gpus` are idle there; returns them. None, if some node has room."""
         if self._part(gpus, taken):
             return []
         nodes = (
@@ -168,13 +171,13 @@ class _Floor:
         return [] if node is None else self._evict(node, gpus, gpus)
 
     def _smaller(self, node: int, below: int) -> list[int]:
-        """The jobs on a node that have to give way to one of `below` GPUs, the smallest first."""
+        """The jobs on a node that have to give way to a job of `below` GPUs, the smallest first."""
         limit = min(below, self._node_gpus)
-        found = [index for index in self._on[node] if self._claims[index].gpus < limit]
-        return self.in_order(index for index in found if not self._claims[index].pinned)[::-1]
+        found = [index for index in self._on[node] if self._grants[index].gpus < limit]
+        return self.in_order(index for index in found if not self._grants[index].pinned)[::-1]
 
     def _reach(self, node: int, below: int) -> int:
-        """Idle GPUs of a node, were all evicted that have to give way."""
+        """Idle GPUs of a node if all jobs were evicted that have to give way."""
         return self._idle[node] + sum(self.places[index][node] for index in self._smaller(node, below))
 
     def _evict(self, node: int, gpus: int, below: int) -> list[int]:

@@ -1,10 +1,10 @@
 """Sia (SOSP '23): goodput by GPU type and count, one integer program a round, and only then places.
 
-Rounds only: nothing is planned between them, as in the paper. `Sia` may give a job every GPU count of its
-demand; `SiaPowers` the authors' own counts, powers of two within a node and whole nodes; `SiaFaithful`
-has the quirks of the authors' code besides. docs/policies/sia.md says what they are.
+It plans when a round begins and at no other time, as in the paper. `Sia` may give a job every GPU count of
+its demand; `SiaPowers` only the authors' counts, powers of two within a node and whole nodes; `SiaFaithful`
+also has the quirks of the authors' code, which docs/policies/sia.md lists.
 
-Beyond the paper: between equal choices the order of the queue decides; `outcome` says which jobs stay.
+Beyond the paper: the order of the queue breaks ties; `outcome` says which jobs stay where they are.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,9 +52,10 @@ from shared.domain.arrays import Floats
 from shared.domain.sums import plain_sum
 
 GAP = 1e-4
-"""tolerated at most, as by the authors: a hundredth of the whole is dozens of small jobs left out"""
+"""the largest gap that is tolerated, as in the authors' code: with a gap of 0.01 dozens of small jobs may be
+left out"""
 TIE = 1e-6
-"""by how much the first of the queue outweighs the last: it decides between equals only"""
+"""by how much the first job of the queue outweighs the last, relatively: enough to break ties only"""
 MEASURES = Measures(gain="gain, weight × utility above that of no GPUs")
 VERSION = 1
 """of the memory"""
@@ -66,15 +67,15 @@ SLOWEST: Mapping[Slowest, Callable[[Sequence[int]], float]] = {
     "one": lambda _: 1.0,
     "count": lambda demand: float(demand[0]),
 }
-"""what a job's smallest goodput counts, by its demand"""
+"""the gain that a job's smallest goodput is given, from its demand"""
 
 
 class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """What Sia remembers, since no view shows it."""
+    """What Sia remembers, since the view does not have it."""
 
     version: int = VERSION
     largest: dict[JobId, int] = {}
-    """the most GPUs each job was given, if more than one"""
+    """the largest GPU count that each job was given, if more than one"""
 
 
 class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +109,10 @@ class Sia:
     Options = SiaOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = {Trigger.ROUND: PlanKind.FIRST}
     powers: ClassVar[bool] = False
-    """the authors' counts, instead of all that the user allows"""
+    """only the authors' GPU counts, instead of all of the job's demand"""
     quirks: ClassVar[bool] = False
-    """utilities in hundredths, in single precision; no order of the queue; places anew in every round"""
+    """utilities rounded to hundredths and to single precision; ties are not broken by the queue; all jobs are
+    placed anew in every round"""
 
     def __init__(self, options: SiaOptions) -> None:
         self._options = options
@@ -154,16 +156,16 @@ class Sia:
         )
 
     def _offered(self, view: View) -> tuple[list[ViewJob], list[Offer]]:
-        """The queue, and by job what it may be given; of the same view as the last time, the same."""
+        """The queue, and by job what it may be given; computed once for each view."""
         if self._last is None or self._last[0] is not view:
             queue = self._queue(view)
             self._last = view, (queue, self._choices(view, queue))
         return self._last[1]
 
     def _queue(self, view: View) -> list[ViewJob]:
-        """The jobs that take part, the most urgent first; the authors': rigid ones first, then as they came.
+        """The jobs that take part, the most urgent first; with `quirks`, rigid ones, then by submission.
 
-        Who is just being started keeps its place, so it takes part however far behind it is.
+        A job that is just being started keeps its place, so it takes part even from outside the window.
         """
         queue = [job for job, _ in ranked(view, self._options.priority_rule)]
         if self._options.queue == "window":
@@ -202,7 +204,7 @@ class Sia:
         )
 
     def _gains(self, seen: Round) -> Floats:
-        """What each configuration is worth more than none: [J, T, K]."""
+        """By how much each configuration is worth more than no GPUs [J, T, K]."""
         slowest = np.array([SLOWEST[self._options.slowest](job.demand) for job in seen.queue])
         gain = begun(normalised(seen.goodput, slowest), seen.table.row != NOTHING, slowest)
         number = np.arange(gain[0].size).reshape(gain[0].shape)
@@ -216,7 +218,10 @@ class Sia:
         return gains(single_precision(utility) if self.quirks else utility, self._goal)
 
     def _weights(self, seen: Round) -> Floats:
-        """The users' factors, 1 in the paper; the rule's, if asked for; and the queue's order, by `TIE`."""
+        """By job: the user's factor (1 in the paper), times one that breaks ties by the queue (`TIE`).
+
+        If the option `queue` is `weights`, also times the weight by `priority_rule`.
+        """
         rank = np.arange(len(seen.queue)) / max(len(seen.queue), 1)
         tie = 0.0 if self.quirks else TIE
         own: Floats = np.array([job.priority for job in seen.queue]) * (1.0 - tie * rank)
@@ -234,7 +239,7 @@ class Sia:
         )
 
     def _restart_s(self, job: ViewJob, view: View) -> float:
-        """What a restart of the job costs: of the first word that its name contains, or else as measured."""
+        """Seconds of a restart of the job: by the first word of `restart_s` in its name, else as measured."""
         measured = view.restarts_s.get(job.workload, {}).values()
         usual_s = plain_sum(measured) / len(measured) if measured else view.restart_s
         return next((cost_s for word, cost_s in self._costs.items() if word in job.job_id), usual_s)
@@ -267,7 +272,10 @@ def _outside(view: View, queue: Sequence[ViewJob]) -> list[Left]:
 
 
 def _goodput(queue: Sequence[ViewJob], table: Table, estimates: Estimated, listed: Sequence[str]) -> Floats:
-    """What is estimated, and projected for types of which nothing is known, by the first type `listed`."""
+    """Samples/s [J, T, K] as estimated; for types of which nothing is known, projected from another type.
+
+    `listed`: the types from which to project, in order of preference; the others follow.
+    """
     single = [[job.single_gpu.get(gpu_type, np.nan) for gpu_type in table.types] for job in queue]
     order = listed_first(table.types, listed)
     every = projected(table.spread(estimates.throughput), np.array(single), order)
@@ -283,9 +291,9 @@ def _market(seen: Round) -> Market:
 
 
 def _largest(view: View) -> dict[JobId, int]:
-    """The most GPUs each job has run with: profiling was on one.
+    """The largest GPU count that each job has run with, at least the one GPU of its profile.
 
-    Without a memory of it, what the job has now, or else the mean so far.
+    It is the largest of: the count remembered, the present one, and the mean count so far.
     """
     known = _remembered(view.memory)
     return {
@@ -299,7 +307,7 @@ def _largest(view: View) -> dict[JobId, int]:
 
 
 def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
-    """Of the jobs in the view; a fragment plan does not show those that run, and forgets none."""
+    """The memory for the jobs in the view, and for those that the view does not show although they run."""
     largest = _largest(view)
     if view.kind == PlanKind.FRAGMENT or view.apart:
         largest = _remembered(view.memory) | largest
@@ -310,7 +318,7 @@ def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
 
 
 def _remembered(memory: bytes) -> dict[JobId, int]:
-    """What was written, if this version wrote it; nothing otherwise."""
+    """The GPU counts in the memory; none if another version, or another policy, wrote it."""
     try:
         found = msgspec.json.decode(memory, type=SiaMemory)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -318,7 +326,7 @@ def _remembered(memory: bytes) -> dict[JobId, int]:
     return found.largest if found.version == VERSION else {}
 
 
-# ---- the same by other names
+# ---- variants
 
 sia_plain = variant(
     Sia,

@@ -1,14 +1,17 @@
-"""Solves a program whose nodes are few and large, as Sia's GPU types are, by pricing the nodes first.
+"""Solves a program of few, large nodes (here: Sia's GPU types) by finding prices of their GPUs first.
 
-With a price π_n per GPU a job takes what is worth most beyond its price, and no choice is worth more than
+If a GPU of node n costs π_n and each job takes the configuration that is worth most beyond its price, no plan
+is worth more than
 
     L(π) = Σ_n π_n capacity_n + Σ_i max(0, max_c (value_c − π · use_c))
 
-L is convex, in as many variables as there are nodes: its cutting-plane model, a linear program of that
-size, is minimised within some twenty rounds, however many jobs there are. What a configuration falls short
-of its job's best at these prices is its loss. A choice is worth at most L less the losses in it; so one
-whose loss exceeds L − (what is known to be possible) is in no better choice. Only those of small loss go to
-the solver: one or two a job. If what it finds leaves more open, it is asked again with all that may matter.
+L is convex and has as many variables as there are nodes. Its cutting-plane model, a linear program of that
+size, is minimised within some twenty rounds, however many jobs there are.
+
+The *loss* of a configuration is how much less it is worth, beyond its price, than its job's best one. A plan
+is worth at most L minus the losses in it. So a configuration whose loss exceeds L − (the worth of a known
+plan) is in no better plan. The solver first gets the configurations of small loss, one or two a job; if the
+gap is then too large, it gets all that a better plan could hold.
 """
 
 import msgspec
@@ -42,7 +45,7 @@ class Pricing(msgspec.Struct, frozen=True):
 
 
 def solve_priced(problem: Problem, effort: Effort, solve: Solve) -> Solution:
-    """What `solve` finds, with a bound of its own: one configuration uses one node."""
+    """The plan that `solve` finds over few configurations, and a bound for all. Each uses one node."""
     if effort.greedy or not len(problem):
         return solve(problem, effort)
     budget = Budget(seconds=effort.budget_s, modelled=effort.modelled)
@@ -60,7 +63,10 @@ def solve_priced(problem: Problem, effort: Effort, solve: Solve) -> Solution:
 
 
 def prices(problem: Problem, rounds: int = ROUNDS) -> Pricing:
-    """The least L, by cutting planes; each round looks midway between the best prices and the model's."""
+    """The least L, by cutting planes.
+
+    Each round tries the prices midway between the best so far and those where the model is least.
+    """
     demand = _Demand(problem)
     top = np.full(len(problem.capacity), (problem.value / problem.gpus).max())
     cuts: list[tuple[Floats, float]] = []
@@ -88,19 +94,19 @@ def affordable_rounds(seconds: float, configurations: int) -> int:
 
 
 class _Demand:
-    """What all jobs together take at given prices."""
+    """The GPUs that all jobs together take at given prices."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._value = problem.value
         self._node = problem.node
-        """one a configuration"""
+        """by configuration: it uses one node"""
         self._first = np.flatnonzero(np.diff(problem.job, prepend=-1))
         """the first configuration of each job that has any"""
         self._counts = np.diff(np.append(self._first, len(problem)))
 
     def at(self, price: Floats) -> tuple[float, Floats]:
-        """L, and a subgradient: the GPUs of each node that nobody takes (below 0: too many are)."""
+        """L, and a subgradient: by node, its GPUs less those that jobs take."""
         problem = self._problem
         worth = self._worth(price)
         best = np.maximum.reduceat(worth, self._first)
@@ -139,7 +145,10 @@ def _model_minimum(cuts: list[tuple[Floats, float]], top: Floats, scale: float) 
 
 
 def _over(problem: Problem, priced: Pricing, reach: float, effort: Effort, solve: Solve) -> Solution:
-    """Solved over losses within `reach`: a choice with a greater one is worth less than L − `reach`."""
+    """The solution over the configurations whose loss is within `reach`, with a bound for all.
+
+    A plan with any other configuration is worth less than L − `reach`.
+    """
     rows = np.flatnonzero(priced.loss <= reach + TOLERANCE * priced.bound).astype(np.int32)
     found = solve(restricted(problem, rows), effort)
     choice = np.where(found.choice == NOTHING, NOTHING, rows[found.choice]).astype(np.int32)
@@ -153,7 +162,7 @@ def _better(one: Solution, other: Solution, effort: Effort) -> Solution:
 
 
 def _judged(found: Solution, bound: float, effort: Effort) -> Solution:
-    """With this bound, and the stage that goes with it."""
+    """The solution with this bound, and with the stage that follows from the bound."""
     judged = msgspec.structs.replace(found, bound=max(bound, found.objective))
     if judged.gap <= effort.gap:
         return msgspec.structs.replace(judged, stage=Stage.OPTIMAL)

@@ -1,12 +1,12 @@
 """The GPU types and counts that Sia may give to jobs: as columns for the estimator, and as a table. Pure.
 
-A type and a count have no place, so their goodput is the mean over where they may be: on every node of the
-type that holds the count, or else over every run of its nodes, each filled. Jobs of one workload train at
-one speed, so the first of them is asked about for all.
+A type and a count say nothing of nodes. So their goodput is the mean over the places where they may be: each
+node of the type that has so many GPUs; if none has, each run of its nodes, filled one after the other. Jobs
+of one workload train at one speed, so the estimator is asked only about the first of them.
 
-A type of which nothing is known has the curve of another (see `projected`). So every type is asked about at
-all counts that a job may get on any: also at counts that the type does not give, or has not the GPUs for.
-Such rows stand for nodes like the type's own, and cannot be chosen.
+A type of which nothing is known gets the curve of another (see `projected`). So the estimator is asked about
+each type at all counts that the job may get on any type, even at counts for which the type has too few GPUs.
+Such a row stands for further nodes like the type's own, and cannot be chosen.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,15 +27,16 @@ from shared.domain.arrays import Flags, Floats, Ints
 Option = tuple[GpuType, int]
 """a GPU type and a GPU count"""
 Offer = tuple[Option, ...]
-"""what a job may be given: many jobs have the same"""
+"""the options that a job may be given"""
 
 
 PLACES_AT_MOST = 16
-"""of a type and a count; of more, as many, spread evenly over the type's nodes"""
+"""places that are asked about for a type and a count; where there are more, so many, evenly spread over the
+nodes"""
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of a type, idle or not."""
+    """The GPUs of a type, idle or not."""
 
     gpus: int
     regular: frozenset[int]
@@ -43,26 +44,30 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of what: jobs × types × sizes, each cell the position of its answer."""
+    """Where the answers of the estimator are: by job, type and size.
+
+    An *answer* is the mean of all rows about one workload, type and size.
+    """
 
     types: tuple[GpuType, ...]
     sizes: Ints
     row: Ints
-    """[J, T, K]: the answer about what a job may be given, or NOTHING"""
+    """[J, T, K]: the number of the answer about an option that the job may be given; else NOTHING"""
     asked: Ints
-    """[J, T, K]: likewise, about all that is asked"""
+    """[J, T, K]: the same for every option that was asked about"""
     answer: Ints
-    """by row of `wanted`: the answer that it belongs to"""
+    """by row of `wanted`: the number of the answer that it belongs to"""
 
     def spread(self, column: Floats) -> Floats:
-        """A column as a table, of all that is asked about; NaN where there is no row."""
+        """Values by answer as a table [J, T, K]; NaN where nothing was asked."""
         return np.where(self.asked == NOTHING, np.nan, column[self.asked])
 
     def at(self, job: int, cell: int) -> tuple[int, int, int]:
-        """Where a cell of a job's flattened table stands."""
+        """The indices (job, type, size) of a cell of a job's flattened table."""
         return job, *divmod(cell, len(self.sizes))
 
     def option(self, cell: int) -> Option:
+        """The type and the count of a cell."""
         kind, size = divmod(cell, len(self.sizes))
         return self.types[kind], int(self.sizes[size])
 
@@ -73,7 +78,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_type(nodes: Iterable[ViewNode]) -> dict[GpuType, list[ViewNode]]:
-    """Types in alphabetical order, nodes in theirs."""
+    """The nodes of each type, in the order given; types in alphabetical order."""
     found: dict[GpuType, list[ViewNode]] = {}
     for node in nodes:
         found.setdefault(node.gpu_type, []).append(node)
@@ -86,7 +91,10 @@ def node_gpus(nodes: Iterable[ViewNode]) -> int:
 
 
 def present_options(jobs: Iterable[ViewJob], nodes: Iterable[ViewNode]) -> list[Option | None]:
-    """The type and the count each job has now; None without any, or where that is no place any more."""
+    """The type and the count that each job has now.
+
+    None for a job without GPUs, on several types, or on a node that is not in `nodes` any more.
+    """
     known = {node.node_id: node for node in nodes}
     return [_option_of(job.present.gang.configuration if job.present else {}, known) for job in jobs]
 
@@ -102,9 +110,9 @@ def stocks(nodes: Iterable[ViewNode]) -> dict[GpuType, Stock]:
 
 
 def counts(job: ViewJob, stock: Mapping[GpuType, Stock], *, powers: bool) -> dict[GpuType, set[int]]:
-    """The GPU counts a job may get of each type, as far as the type has so many.
+    """The GPU counts of a job's demand that each type has enough GPUs for.
 
-    With `powers`, the authors' own: those of them that the demand has, or if it has none, all of it.
+    With `powers` only those among the authors' counts; all of them if none is.
     """
     own = [gpu_type for gpu_type in job.gpu_types if gpu_type in stock]
     every = {name: {gpus for gpus in job.demand if gpus <= stock[name].gpus} for name in own}
@@ -113,14 +121,14 @@ def counts(job: ViewJob, stock: Mapping[GpuType, Stock], *, powers: bool) -> dic
 
 
 def options_of(sizes: Mapping[GpuType, set[int]], largest: int, factor: float, now: Option | None) -> Offer:
-    """What a job may be given: what is in reach of the `largest` count it has run with, and what it has."""
+    """The options of a job: those in reach of the `largest` count it has run with, and `now`, what it has."""
     reach = in_reach(sorted(set().union(*sizes.values())), largest, factor)
     found = {(gpu_type, gpus) for gpu_type, own in sizes.items() for gpus in own.intersection(reach)}
     return tuple(sorted(found if now is None else found | {now}))
 
 
 def columns(jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[ViewNode]) -> Configurations:
-    """What is asked about jobs that have these options: of each workload, under its first job's name."""
+    """The rows to ask about, for jobs with these options: of each workload, as rows of its first job."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
     asked: dict[int, set[Option]] = {}
     for first, own in zip(_firsts(jobs), options, strict=True):
@@ -145,7 +153,7 @@ def columns(jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[V
 def table_of(
     wanted: Configurations, jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[ViewNode]
 ) -> Table:
-    """Of `columns` with at least one row."""
+    """The table that belongs to `wanted`, which `columns` made and which has at least one row."""
     types = tuple(by_type(nodes))
     kinds = np.array([types.index(node.gpu_type) for node in nodes], dtype=np.int32)
     gpus = np.add.reduceat(wanted.gpus, wanted.start[:-1])
@@ -165,7 +173,7 @@ def table_of(
 
 
 def answered(table: Table, estimates: Estimated) -> Estimated:
-    """By answer: the mean over the rows about it that are known, and the layer of the first of them."""
+    """By answer: the mean over its rows with an estimate, and the layer of the first of these."""
     rows = np.flatnonzero(~np.isnan(estimates.throughput))
     answer, number = table.answer[rows], int(table.answer.max()) + 1
     first = np.full(number, NOTHING, dtype=np.int32)
@@ -178,7 +186,7 @@ def answered(table: Table, estimates: Estimated) -> Estimated:
 
 
 def _firsts(jobs: Sequence[ViewJob]) -> list[int]:
-    """By job: the first of its workload; a job without a workload is like no other."""
+    """By job: the position of the first job of its workload; its own, if it has no workload."""
     names = [job.workload or job.job_id for job in jobs]
     first: dict[str, int] = {}
     return [first.setdefault(name, index) for index, name in enumerate(names)]
@@ -196,7 +204,7 @@ def _marked(options: Sequence[Offer], table: Table) -> Flags:
 
 
 def _asked(options: Offer) -> list[Option]:
-    """Every type of the options at every count of them."""
+    """Each type of the options with each count of the options."""
     types, every = {gpu_type for gpu_type, _ in options}, {gpus for _, gpus in options}
     return [(gpu_type, gpus) for gpu_type in sorted(types) for gpus in sorted(every)]
 
@@ -208,9 +216,10 @@ def _option_of(place: Configuration, nodes: Mapping[NodeId, ViewNode]) -> Option
 
 
 def _anywhere(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[NodeId, int]]]:
-    """Every node that holds so many GPUs; where none does, every run of them, in a ring, each filled.
+    """Places of `gpus` GPUs: each node that has so many; if none has, each run of nodes, filled in order.
 
-    Where there are too few nodes, a run goes round the ring: it stands for as many nodes like them.
+    Runs go round from the last node to the first. If the nodes are too few, a run names them again: each
+    further time stands for another node like it.
     """
     holding = [node for node in nodes if node.gpus >= gpus]
     if holding:

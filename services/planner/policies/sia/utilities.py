@@ -1,11 +1,11 @@
 """Sia's utilities (SOSP '23): what each GPU type and count is worth to a job. Pure.
 
-A configuration is a GPU type and a GPU count, no place. Tables are [J, T, K]: jobs, types, and the GPU
-counts in question, ascending; a cell that is no configuration of the job is NaN.
+A configuration is a GPU type and a GPU count, without a place. Tables are [J, T, K]: jobs, types, and the GPU
+counts that occur, ascending; a cell that is no configuration of the job is NaN.
 
-The steps, in the order of the functions: sizes of a type → those in reach of a job → goodput, where need
-be projected from another type → normalised → begun where nothing is known → discounted by what a restart
-costs → raised to p.
+The steps, in the order of the functions: the sizes of a type → those in reach of a job → goodput, projected
+from another type where nothing is known of one → normalised → a first gain for a job of which nothing is
+known → discounted by the cost of a restart → raised to p.
 
 Goodput is throughput here: the batch per GPU is fixed, and jobs do not declare gradient statistics.
 """
@@ -17,9 +17,9 @@ import numpy as np
 from shared.domain.arrays import Flags, Floats
 
 LARGEST = 3000.0
-"""no utility is larger"""
+"""the largest utility"""
 DECIMALS = 2
-"""of a utility, where the authors' code rounds it"""
+"""to which the authors' code rounds a utility"""
 
 
 def power_sizes(node_gpus: int, nodes: int) -> tuple[int, ...]:
@@ -29,19 +29,19 @@ def power_sizes(node_gpus: int, nodes: int) -> tuple[int, ...]:
 
 
 def in_reach(sizes: Sequence[int], largest: int, factor: float) -> tuple[int, ...]:
-    """The sizes up to `factor` times the `largest` a job has run with.
+    """The sizes up to `factor` times the `largest` that a job has run with.
 
-    Its next larger size is always in reach: a demand with wide steps would be a dead end.
+    The next larger size is always in reach, else a job with wide steps in its demand could never grow.
     """
     following = min((size for size in sizes if size > largest), default=largest)
     return tuple(size for size in sizes if size <= max(factor * largest, following))
 
 
 def projected(goodput: Floats, single: Floats, order: Sequence[int]) -> Floats:
-    """The table, with the curve of a type of which nothing is known taken from another type.
+    """The table, in which a type of which nothing is known of a job has the curve of another type.
 
-    That is the job's first known type, scaled by the ratio of the samples/s on one GPU, `single` [J, T]
-    (NaN where unknown). `order`: of the types, by position.
+    The other is the first type in `order` (positions) of which something is known. Its curve is scaled by the
+    ratio of samples/s on one GPU, `single` [J, T] (NaN where unknown).
     """
     known: Flags = np.logical_or.reduce(~np.isnan(goodput), axis=2)
     source = np.array(order)[known[:, order].argmax(axis=1)]
@@ -59,7 +59,7 @@ def normalised(goodput: Floats, floor: Floats | float = 1.0) -> Floats:
 
 
 def begun(gain: Floats, valid: Flags, floor: Floats | float = 1.0) -> Floats:
-    """The table, with `floor` for the smallest valid count of every type where nothing is known of a job."""
+    """The table, with a gain of `floor` on each type's smallest valid count for jobs without estimates."""
     unknown = np.isnan(gain).all(axis=(1, 2), keepdims=True)
     first = valid & (np.cumsum(valid, axis=2) == 1)
     least = np.broadcast_to(floor, len(gain))[:, None, None]
@@ -68,9 +68,9 @@ def begun(gain: Floats, valid: Flags, floor: Floats | float = 1.0) -> Floats:
 
 
 def restart_factor(age_s: Floats, restarts: Floats, cost_s: Floats | float) -> Floats:
-    """r_i = max(T − N·S, 0) / (T + S), and 1 while T < S: the share of its age that was not restarting.
+    """r_i = max(T − N·S, 0) / (T + S), and 1 while T < S: the share of a job's age that restarts left.
 
-    `age_s`: T, since submission; `restarts`: N; `cost_s`: S.
+    `age_s`: T, seconds since submission; `restarts`: N so far; `cost_s`: S, seconds of one restart.
     """
     total = age_s + cost_s
     share = np.divide(
@@ -81,18 +81,21 @@ def restart_factor(age_s: Floats, restarts: Floats, cost_s: Floats | float) -> F
 
 
 def discounted(gain: Floats, factor: Floats, holds: Flags, present: Flags) -> Floats:
-    """The table times `factor` [J], for jobs that hold GPUs (`holds` [J]), but for the `present` cells."""
+    """The table, multiplied by `factor` [J] in the rows of jobs that hold GPUs (`holds` [J]).
+
+    The `present` cells [J, T, K] are not multiplied: to stay there takes no restart.
+    """
     share = np.where(holds, factor, 1.0)[:, None, None]
     return np.where(present, gain, gain * share)
 
 
 def utilities(gain: Floats, power: float, *, rounded: bool = False) -> Floats:
-    """U_ij = min(G_ij^p, 3000); rounded to two decimals first, as the authors do, on request."""
-    with np.errstate(divide="ignore"):  # 0^p: a restart would undo all that the job ever did
+    """U_ij = min(G_ij^p, 3000). `rounded`: G_ij^p is rounded to two decimals first, as the authors do."""
+    with np.errstate(divide="ignore"):  # 0^p, p < 0: restarts have taken the whole age of the job
         raised = np.power(gain, power)
     return np.minimum(np.round(raised, DECIMALS) if rounded else raised, LARGEST)
 
 
 def single_precision(utility: Floats) -> Floats:
-    """As the authors hold them: what is a tie in hundredths is none at the eighth digit."""
+    """Utilities as 32-bit floats, as in the authors' code: this breaks ties at the eighth digit."""
     return utility.astype(np.float32).astype(np.float64)
