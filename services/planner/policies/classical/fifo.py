@@ -1,8 +1,8 @@
 """First in, first out, not preemptive. Needs no solver; the strict one stands in for other policies.
 
-Strict: a job that does not fit now holds up all that came after it. Skipping: the next that fits
-starts. Whole plans at round boundaries keep every job where it is; only one whose GPUs went to
-profiling, or whose node drains, is placed anew.
+Strict: a job that does not fit now holds up all jobs that came after it. Skipping: the next job that fits
+starts. First plans at round boundaries keep every job where it is, except those whose GPUs went to profiling
+or whose node drains: these are placed anew.
 """
 
 from collections.abc import Sequence

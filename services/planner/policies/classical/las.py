@@ -1,9 +1,9 @@
 """Least attained service first, by the GPU time held so far. Skipping, preemptive.
 
-Triggers of a whole plan: round boundaries only. Two jobs of equal service overtake each other at every
-plan, and each time one of them pays for a checkpoint and a restart; with a plan at every event a busy
-cluster would do little else. In between, idle GPUs are filled. `tiresias` is the policy that plans at
-events.
+Only round boundaries call for a first plan; in between, idle GPUs are filled. Two jobs of equal service take
+each other's GPUs at every first plan, and each time one of them loses a checkpoint and a restart. With a
+first plan at every event a busy cluster would do little but restart jobs. `tiresias` does plan at events: its
+queues change less often.
 """
 
 from typing import ClassVar

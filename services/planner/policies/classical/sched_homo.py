@@ -1,15 +1,17 @@
-"""Batches of doubling length, of the jobs of most weight, as if all GPUs were alike.
+"""Sched_Homo: batches of doubling length, each of the jobs of most weight, as if all GPUs were alike.
 
-What Hare (IEEE TCC 2024) calls Sched_Homo: weighted completion time, tasks in parallel, nothing is preempted.
-Of its source the public abstract says no more than that jobs are put into batches of most weight, so the rest
-is ours. A batch takes, by weight over GPU time, the waiting jobs that fit it:
+Hare (IEEE TCC 2024) compares with it under this name. It minimises weighted completion time; tasks of a job
+run in parallel, and no job is preempted. Of its source only the abstract is public, which says that jobs are
+put into batches of most weight; the rest is ours. A batch takes, by weight over GPU time, the waiting jobs
+that fit it:
 
     GPU time = rounds left · D · mean over types of a task's time        Σ GPU time ≤ length · GPUs
     rounds left · mean time of a task ≤ length                           length = 60, 120, 240, … s
 
-They start in this order on whatever GPUs are free, in the order of the nodes, types mixed in a gang, and run
-to their end. The next batch is made when this one's time is over, or when none of its jobs waits or runs. One
-for which no job is short enough is passed over at once; when nobody waits, lengths begin anew.
+The jobs of a batch start in this order on whatever GPUs are free, in the order of the nodes, with types mixed
+in a gang, and run to their end. The next batch is made when the length of this one has passed, or when none
+of its jobs waits or runs. A length for which no job is short enough is skipped; when no job waits, lengths
+begin anew.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,14 +39,15 @@ MEASURES = Measures(priority="weight over GPU-seconds left, times 1e6")
 
 class SchedHomoOptions(RigidOptions, frozen=True, kw_only=True):
     sizes: Literal["known", "unit"] = "known"
-    """how long jobs run: as estimated; or one round each, for whoever may not know"""
+    """how long jobs run: `known`, as estimated; `unit`, one round each, if running times must not be known"""
 
 
 class JobBatch(msgspec.Struct, frozen=True):
-    """What is remembered."""
+    """The current batch, which is the policy's memory."""
 
     length_s: float
     until: float
+    """cluster time at which its length has passed"""
     jobs: tuple[JobId, ...]
     """by weight over GPU time"""
 
@@ -58,23 +61,25 @@ class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
     seen: ViewJob
     gpus: int
     run_s: float
-    """on GPUs of the mean speed"""
+    """seconds to its end on GPUs of mean speed"""
 
     @property
     def density(self) -> float:
+        """Weight over the GPU-seconds that are left."""
         return self.seen.priority / (self.run_s * self.gpus)
 
 
 class BatchStart(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows from a view alone."""
+    """What a plan begins from: the batch, and the jobs of it that start."""
 
     view: View
     kept: tuple[Choice, ...]
+    """the running jobs, which all stay"""
     waiting: tuple[BatchJob, ...]
     """by weight over GPU time"""
     batch: JobBatch
     places: tuple[tuple[JobId, Configuration], ...]
-    """of those that start"""
+    """of the jobs that start"""
 
 
 class SchedHomo:
@@ -119,7 +124,7 @@ class SchedHomo:
     # ---- batches
 
     def _seen(self, view: View) -> BatchStart:
-        """Of the same view as the last time, the same."""
+        """The start of a plan for the view; computed once for each view."""
         if self._last is None or self._last.view is not view:
             self._last = self._look(view)
         return self._last
@@ -167,7 +172,7 @@ def _remembered(view: View) -> JobBatch:
 
 
 def _next_batch(before: JobBatch, waiting: Sequence[BatchJob], view: View) -> JobBatch:
-    """The first longer one that some waiting job is short enough for."""
+    """The next batch: of the first greater length for which some waiting job is short enough."""
     gpus, length_s = view.idle_gpus, before.length_s
     while length_s < LONGEST_BATCH_S:
         length_s = max(2.0 * length_s, SHORTEST_BATCH_S)
@@ -177,6 +182,7 @@ def _next_batch(before: JobBatch, waiting: Sequence[BatchJob], view: View) -> Jo
 
 
 def _fitting(waiting: Sequence[BatchJob], length_s: float, gpu_s: float) -> Iterator[JobId]:
+    """The jobs that a batch of this length and of so many GPU-seconds takes."""
     for one in waiting:
         if one.run_s <= length_s and one.run_s * one.gpus <= gpu_s:
             gpu_s -= one.run_s * one.gpus
@@ -186,7 +192,7 @@ def _fitting(waiting: Sequence[BatchJob], length_s: float, gpu_s: float) -> Iter
 def _places(
     queue: Sequence[BatchJob], view: View, idle: dict[NodeId, int]
 ) -> Iterator[tuple[JobId, Configuration]]:
-    """Of those for which so many GPUs are free now."""
+    """The places of the jobs for which enough GPUs are idle, in the order of the queue."""
     types: dict[NodeId, GpuType] = {node.node_id: node.gpu_type for node in view.nodes}
     for one in queue:
         place: Configuration = {}

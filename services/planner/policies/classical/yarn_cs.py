@@ -1,10 +1,10 @@
 """Capacity queues after Apache YARN's capacity scheduler, as GPU clusters run it: gangs, no preemption.
 
-One queue a project. The queue that uses least of its capacity is served next, its jobs first in, first
-out, strict: a job that does not fit holds up its own queue and no other. Capacities are elastic: what a
-queue leaves idle any other may use, and keeps until its jobs end. Triggers: arrivals, completions,
-changes of nodes, round boundaries. All call for whole plans, which keep every job where it is, because a
-fragment plan does not see what each queue uses.
+Each project has a queue. The queue that uses the least of its capacity is served next, its jobs first in,
+first out, strict: a job that does not fit holds up its own queue and no other. Capacities are elastic: GPUs
+that one queue leaves idle may be used by any other, until the jobs on them end. Arrivals, completions,
+changes of nodes and round boundaries all call for a first plan, which keeps every job where it is: the view
+of a fragment plan does not show what each queue uses.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from services.planner.policies.kit.rigid import RigidOptions, rigid
 UNNAMED = 1.0
 """the capacity of a project that the option does not name"""
 LEAST = 1e-9
-"""the capacity of a project with none: it is served when no other waits"""
+"""the capacity of a project to which the option gives 0: it is served when no other waits"""
 
 
 class YarnOptions(RigidOptions, frozen=True, kw_only=True):
@@ -57,7 +57,10 @@ class YarnCs(Ordered):
         return [*running, *self._turns(waiting, used)]
 
     def _turns(self, waiting: dict[str, deque[ViewJob]], used: dict[str, float]) -> Iterable[ViewJob]:
-        """As if every job fitted: one that does not holds up its own queue only, so others' turns stand."""
+        """The waiting jobs in the order of service, as if every job fitted.
+
+        A job that does not fit holds up only its own queue, so the order of the others stays the same.
+        """
         while waiting:
             project = min(waiting, key=lambda name: (used.get(name, 0) / self._share(name), name))
             job = waiting[project].popleft()

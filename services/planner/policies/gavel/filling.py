@@ -1,7 +1,7 @@
-"""Water filling: shares of time that raise the level of the worst-off job, then of the next.
+"""Water filling: shares of time that maximise the lowest level of any job, then the second lowest, and so on.
 
 Data, m jobs and n GPU types: `speed` T (m, n), throughput of the whole gang, 0 where it cannot run;
-`gang` s (m), GPUs of a job; `gpus` N (n). Wanted: X (m, n), shares of time, with
+`gang` s (m), GPUs of a job; `gpus` N (n). The result is X (m, n), shares of time, with
 
     X ≥ 0,   Σ_j X_ij ≤ 1,   Σ_i s_i X_ij ≤ N_j                                (Gavel section 3.1)
 
@@ -10,16 +10,18 @@ the same work. What it is worth to the job is its level
 
     level_i(x) = due_i / (elapsed_i + work_i / x)
 
-which is a normalised throughput (elapsed 0), the inverse of a makespan, or the inverse of the finish-time
-fairness ρ, by the curve's three columns. The lowest level is maximised, then the second lowest, and so on.
+where due, elapsed and work are the columns of the job's `Curve`. Depending on them, the level is a normalised
+throughput (elapsed 0), the inverse of a makespan, or the inverse of the finish-time fairness ρ.
 
-Every level L is found from above: the program "least shortage z with x_i + z ≥ x_i(L)" either has z = 0,
-or its prices y, one a job, prove Σ y_i x_i ≤ D for every X at all, and the next L is where the demands
-meet that bound. Only bounds of rows change, so the simplex goes on from its last basis, and a few
-rounds are enough. The prices also say who cannot rise any further: jobs with y_i > 0 are settled, and
-a type with a price is left to them for good. So at most n + 1 levels are to be looked for, however many
-jobs there are: one where each type becomes scarce, and one where all that are left have all their time
-on their best type.
+Each level L is found from above. The linear program "least shortage z with x_i + z ≥ x_i(L)" either has z =
+0, so L is reached; or its dual prices y, one for each job, prove Σ y_i x_i ≤ D for every feasible X, and the
+next L to try is the highest at which the demands x_i(L) keep this. Only bounds of rows change, so the simplex
+goes on from its last basis, and a few solves are enough.
+
+The prices also tell which jobs cannot rise further: a job with y_i > 0 is settled at this level, and a type
+with a price above 0 is closed to all jobs that are not settled. So there are at most n + 1 levels, however
+many jobs: one for each type that becomes scarce, and one at which all other jobs have all their time on their
+best type.
 """
 
 import msgspec
@@ -30,13 +32,13 @@ from services.planner.solver.budget import Budget
 from shared.domain.arrays import Floats, Ints
 
 ENOUGH = 2e-9
-"""a shortage of progress that is none"""
+"""a shortage z up to this counts as 0"""
 PRICED = 1e-9
-"""a price that is one: of jobs in parts of the highest"""
+"""a price above this counts as above 0; that of a job is taken relative to the highest"""
 ROUNDS_AT_MOST = 200
 """solves for one level; a handful is common"""
 HALVINGS = 120
-"""more than a double has room for"""
+"""of the interval that holds a level: more than a double can represent"""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +53,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
             return self.due / (self.elapsed + self.work / progress)
 
     def progress(self, level: float) -> Floats:
-        """What the level takes; infinite where nothing would be enough."""
+        """The progress x_i that each job needs for the level; infinite where no progress is enough."""
         room = self.due - self.elapsed * level
         with np.errstate(divide="ignore"):
             return np.where(room > 0, self.work * level / np.maximum(room, 0.0), np.inf)
@@ -59,19 +61,19 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
     share: Floats | None
-    """X (m, n); None: the budget was out before the first level"""
+    """X (m, n); None: the budget was spent before the first level was found"""
     bound: float
     """the lowest level cannot be higher"""
     levels: int
-    """found, the lowest first"""
+    """how many levels were found, the lowest first"""
     complete: bool
-    """not cut short by the budget"""
+    """false: the budget was spent before all levels were found"""
 
 
 def filled(
     curve: Curve, *, speed: Floats, gang: Floats, gpus: Floats, budget: Budget, levels: int | None = None
 ) -> Filled:
-    """Every job must have a type. `levels`: how many to find; None: all of them."""
+    """The filled shares. Every job must be able to run somewhere. `levels`: how many to find; None: all."""
     filling = _Filling(curve, speed, gang, gpus, budget)
     complete = True
     while complete and filling.rising.any() and (levels is None or filling.levels < levels):
@@ -92,11 +94,11 @@ class _Filling:
         self._open = np.ones(len(gpus), dtype=bool)
         self._settled = np.zeros(len(speed))
         self._room = np.concatenate([np.ones(len(speed)), gpus])
-        """upper bounds of the rows below the demands: time of each job, GPUs of each type"""
+        """upper bounds of the rows after those of the demands: the time of each job, the GPUs of each type"""
         self._program = self._build(gang)
 
     def raise_level(self) -> bool:
-        """Find one more level; False when the budget is out."""
+        """Find one more level; False if the budget is spent before it is found."""
         cap = np.where(self._open, self._relative, 0.0).max(axis=1)
         level = float(self._curve.level(cap)[self.rising].max())
         last: LinearSolution | None = None
@@ -143,7 +145,7 @@ class _Filling:
         self.share = share
 
     def _settle(self, level: float, cap: Floats, last: LinearSolution | None) -> None:
-        """Those at this level for good, and the types that the others have no part in."""
+        """Settle the jobs that cannot rise above this level, and close scarce types to the others."""
         demand = self._demand(level, cap)
         at_cap = demand >= cap * (1 - ENOUGH)
         priced = np.zeros_like(at_cap)
@@ -153,7 +155,7 @@ class _Filling:
             priced = price > PRICED * max(price.max(), PRICED)
             self._open &= -last.dual[2 * jobs :] <= PRICED
         done = self.rising & (at_cap | priced)
-        if not done.any():  # rounding hid who it is: the level holds for all of them
+        if not done.any():  # rounding hid which jobs cannot rise: all are settled
             done = self.rising
         self._settled = np.where(done, demand, self._settled)
         self.rising = self.rising & ~done

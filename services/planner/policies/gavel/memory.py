@@ -1,8 +1,7 @@
 """Gavel's memory from round to round: shares, time received, deficits, GPUs. Pure.
 
-Shares, time received and deficits are written whenever shares are computed, and read in between; the rest
-is written in every round. It is a policy's memory, so it is small, its form has a version, and bytes that
-are not of this version are an empty memory.
+Shares, time received and deficits are written when shares are computed, and read in between; the rest is
+written in every round. Bytes of another version, or of another policy, count as an empty memory.
 """
 
 from collections.abc import Sequence
@@ -18,8 +17,8 @@ from shared.domain.arrays import Floats
 
 VERSION = 2
 GRAIN = 9
-"""decimals of seconds since shares were computed: differences of sums carry noise, and jobs that received
-the same, or all of what they were due, must tie"""
+"""decimals to which seconds since the last reset are rounded: errors of floating-point sums must not break
+the tie of jobs that received equal times"""
 
 ByType = dict[GpuType, float]
 
@@ -28,16 +27,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A job, as it was when shares were computed."""
 
     share: ByType = {}
-    """X; types without any are left out, here and below"""
+    """X; types with 0 are left out, here and below"""
     received: ByType = {}
-    """seconds for which it has held GPUs in its whole life"""
+    """seconds for which it has held GPUs since its submission"""
     deficit: ByType = {}
+    """seconds, see `rounds`"""
     left: float = 0.0
-    """samples"""
+    """samples still to do"""
     isolated_rate: float = 0.0
     """samples/s on 1/m of the cluster"""
     isolated_s: float = 0.0
-    """seconds that its work until then would have taken at such rates"""
+    """seconds that its work until then would have taken on 1/m of the cluster, m as it was at each time"""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,12 +45,12 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     at: float | None = None
     """when shares were computed last"""
     complete: bool = True
-    """false: time ran out, and the shares are a substitute for those of the objective"""
+    """false: the budget was spent, and the shares are not those of the objective"""
     gpus: ByType = {}
-    """of the cluster at that time"""
+    """of the cluster when shares were computed"""
     jobs: dict[JobId, Entry] = {}
     stale: bool = False
-    """jobs or GPUs have come or gone since then, even if only for a while"""
+    """jobs or GPUs have come or gone since then, even if they are as before by now"""
     gpus_of: dict[JobId, Gpus] = {}
     """the GPUs each job was given in the last round; by the authors' rules only"""
 
@@ -70,10 +70,12 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     elapsed: Floats
     """seconds since each job came (m)"""
     apart: frozenset[JobId] = frozenset()
-    """jobs that this round leaves where they are; shares are computed without them, and again next time"""
+    """jobs that this round leaves where they are; shares are computed without them, and anew in the next
+    round"""
 
 
 def read(memory: bytes) -> Memory:
+    """The memory in the bytes; an empty one if they are not of this version."""
     try:
         remembered = msgspec.msgpack.decode(memory, type=Memory)
     except msgspec.MsgspecError:
@@ -107,9 +109,9 @@ def received_since(remembered: Memory, now: Now) -> Floats:
 
 
 def isolated_s(remembered: Memory, now: Now) -> Floats:
-    """c: seconds that each job's work until now would have taken on its 1/m of the cluster (m).
+    """c: seconds that each job's work until now would have taken on 1/m of the cluster (m).
 
-    Of a job without an entry the past is not known: as if m had been what it is now.
+    For a job without an entry, m is taken to have been what it is now.
     """
     rate = throughput(now.demand, isolated(now.demand))
     columns = zip(now.jobs, now.done.tolist(), now.left.tolist(), rate.tolist(), strict=True)
@@ -146,7 +148,7 @@ def written(remembered: Memory, now: Now, share: Floats, *, complete: bool) -> M
 
 
 def emptied(now: Now) -> Memory:
-    """When shares fall due and there is no job to share."""
+    """The memory after a reset without any job."""
     return Memory(at=now.at, gpus=_named(now.types, now.demand.gpus))
 
 

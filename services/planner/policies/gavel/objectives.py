@@ -1,4 +1,4 @@
-"""Gavel's objectives by name, from what is known of a round. Pure."""
+"""Gavel's objectives by name. Pure."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -26,9 +26,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     now: Now
     isolated_s: Floats
+    """seconds that each job's past work would have taken on 1/m of the cluster (m)"""
     budget: Budget
     authors: bool
-    """with their quirks"""
+    """with the quirks of the authors' code"""
 
 
 OBJECTIVES: dict[Objective, Callable[[Case], Shares]] = {
@@ -43,7 +44,7 @@ OBJECTIVES: dict[Objective, Callable[[Case], Shares]] = {
 
 
 def computed(objective: Objective, case: Case, *, blind: bool) -> Shares:
-    """`blind`: the demand's speeds do not distinguish types."""
+    """The shares of time by an objective. `blind`: the speeds of the demand do not distinguish types."""
     shares = OBJECTIVES[objective](case)
     if not blind or objective == "fifo":
         return shares

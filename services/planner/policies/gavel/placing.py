@@ -1,6 +1,6 @@
 """Places the gangs of a Gavel round, once it is known which job runs on which GPU type. Pure.
 
-Larger gangs first. `consolidated` is how it should be; `in_worker_order` is how the authors do it.
+Larger gangs come first. `consolidated` is our way, `in_worker_order` that of the authors' code.
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,17 +28,18 @@ class RoundJob(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     gpu_type: GpuType
     held: Configuration = {}
-    """where it has just these GPUs of this type now; empty: it has not"""
+    """where it has so many GPUs of this type now; empty: it has others, or none"""
     known: bool = True
-    """it had shares computed"""
+    """shares have been computed for it"""
 
 
 def consolidated(
     runs: Sequence[RoundJob], pools: Pools, idle: Mapping[NodeId, int]
 ) -> dict[JobId, Configuration]:
-    """A job keeps its GPUs if no larger one took them; else it goes on the fewest nodes.
+    """The place of each job that finds one, by GPUs that nodes have `idle`.
 
-    Of as few, on those that drive nobody out, if there are such.
+    A job keeps its GPUs if no larger one took them. Otherwise it goes on the fewest nodes, if possible
+    without taking GPUs that another job could keep.
     """
     free, spare = dict(idle), dict(idle)
     for run in runs:
@@ -59,7 +60,7 @@ def _fits(where: Configuration, free: Mapping[NodeId, int]) -> bool:
 
 
 def _fewest(run: RoundJob, pools: Pools, rooms: Sequence[Mapping[NodeId, int]]) -> Configuration | None:
-    """On the fewest nodes; of as few, those of the first room."""
+    """A place on the fewest nodes; of two places on as few, that in the first of the `rooms` (free GPUs)."""
     tries = (place(run.gpus, types=(run.gpu_type,), pools=pools, free=room) for room in rooms)
     return min((found for found in tries if found is not None), key=len, default=None)
 
@@ -75,7 +76,7 @@ def _shift(gpus: dict[NodeId, int], where: Configuration, sign: int) -> None:
 def in_worker_order(
     runs: Sequence[RoundJob], nodes: Sequence[ViewNode], before: Mapping[JobId, Gpus]
 ) -> dict[JobId, Gpus]:
-    """See `assigned`; a worker is a GPU. `before`: the GPUs each job was given last."""
+    """The GPUs of each job by `assigned`, type by type. `before`: the GPUs that each was given last."""
     previous = _previous(runs, before)
     inside = {gpu for own in previous.values() for gpu in own}
     result: dict[JobId, Gpus] = {}
@@ -90,11 +91,11 @@ def in_worker_order(
 def assigned(
     runs: Sequence[RoundJob], workers: Sequence[Worker], previous: Mapping[JobId, Sequence[Worker]]
 ) -> dict[JobId, tuple[Worker, ...]]:
-    """The runs of one type, in the order in which they were taken, on its workers.
+    """The workers (GPUs) of each job, for the jobs of one type in the order in which they were taken.
 
-    `workers`: server by server; `previous`: those of the last round. Of gangs of one size those come
-    first that can keep their workers; the others take what is free in the order of the workers, though
-    another server had room for the whole gang. A job without shares has room kept for it and gets none.
+    `workers`: of the type, server by server; `previous`: those of the last round. Of gangs of one size those
+    that can keep their workers come first. The others take the next free workers in order, even if another
+    server has room for the whole gang. A job without shares gets none, although its GPUs were set aside.
     """
     result: dict[JobId, tuple[Worker, ...]] = {}
     used: set[Worker] = set()
@@ -115,7 +116,7 @@ def assigned(
 
 
 def _previous(runs: Sequence[RoundJob], before: Mapping[JobId, Gpus]) -> dict[JobId, list[Gpu]]:
-    """The GPUs of those that hold some: as remembered, or else the first of each node that are nobody's."""
+    """The GPUs of each job that holds some: as remembered, else the first of each node that are not taken."""
     remembered = {run.job_id: before.get(run.job_id, {}) for run in runs if run.held}
     result = {
         run.job_id: _flat(remembered[run.job_id])
@@ -141,7 +142,7 @@ def _untaken(node: NodeId, taken: Container[Gpu]) -> Iterator[Gpu]:
 
 
 def _usable(node: ViewNode, inside: Container[Gpu]) -> list[Gpu]:
-    """As many GPUs as the plan may use: those that jobs hold, then the first of the others."""
+    """As many GPUs of a node as the plan may use: those `inside`, then the first of the others."""
     every = [(node.node_id, number) for number in range(node.gpus)]
     return sorted(sorted(every, key=lambda gpu: gpu not in inside)[: max(node.idle, 0)])
 

@@ -10,13 +10,13 @@ One policy, five objectives, each aware of what a job gains on each type or blin
 | `gavel-throughput` | the sum of throughputs |
 | `gavel-fifo` | first in, first out, each job on the fastest type with room |
 
-Demand is rigid (`rigid_demand`). Only the opening of a round is planned: what comes free within a round
-stays idle until the next, as in Gavel. Shares are computed when jobs or GPUs came or went and
-`reset_s` has passed; in between, rounds are filled from the shares in memory.
+A job's demand is rigid (`rigid_demand`). Gavel plans only when a round begins: GPUs that come free within a
+round stay idle until the next. Shares are computed anew once jobs or GPUs came or went and `reset_s` has
+passed; in between, rounds use the shares in memory.
 
-Gavel sees GPU types, not nodes: a job's throughput on a type is the mean over the nodes on which the
-whole gang fits, or else over runs of nodes. A placement is published with the estimate of that very
-placement if there is one, else the mean of its kind.
+Gavel sees GPU types, not nodes: a job's throughput on a type is the mean over the nodes on which the whole
+gang fits, or else over runs of nodes. A choice has the estimate of its own placement if there is one, else
+one of the same job and type.
 
 `faithful` brings the authors' quirks back; `docs/policies/gavel.md` lists them.
 """
@@ -64,7 +64,7 @@ class GavelOptions(RigidOptions, frozen=True, kw_only=True):
     objective: Objective = "max-min"
     """the objective that shares of time maximise"""
     agnostic: bool = False
-    """plans as if a job had the same speed on every type that it can run on"""
+    """plans as if a job had the same speed on all types that it can run on"""
     reset_s: Annotated[float, Meta(ge=0, le=1e8)] = 1920.0
     """shares of time hold for at least so long, whoever comes or goes"""
     queue: Literal["all", "window", "weights"] = "all"
@@ -136,14 +136,14 @@ class Gavel:
     # ---- jobs
 
     def _rigid(self, view: View) -> dict[JobId, ViewJob]:
-        """All jobs, each with its one GPU count; with none where the cluster is too small for it."""
+        """All jobs, with one GPU count each as their demand, or none where the cluster is too small."""
         sizes: Counter[GpuType] = Counter()
         for node in view.nodes:
             sizes[node.gpu_type] += node.gpus
         return {job.job_id: _of_size(job, count(job, sizes, self._options.rigid_demand)) for job in view.jobs}
 
     def _queue(self, view: View) -> list[ViewJob]:
-        """The jobs that take part, as `queue` has it."""
+        """The jobs that take part, by the option `queue`."""
         rigid = self._rigid(view)
         if self._options.queue != "window":
             return [job for job in rigid.values() if job.demand]
@@ -180,7 +180,7 @@ class Gavel:
     # ---- shares
 
     def _shared(self, view: View, now: Now, budget: Budget) -> tuple[Memory, Decision]:
-        """The memory, with shares computed anew if they are due, and how the solve went."""
+        """The memory, with new shares if a reset is due; and a decision with the figures of the solve."""
         remembered = memory.read(view.memory)
         if not self._is_due(remembered, now):
             stale = memory.changed(remembered, now)
@@ -198,11 +198,11 @@ class Gavel:
         return written, _solved(shares, solved=self._objective != "fifo")
 
     def computed(self, case: Case) -> Shares:
-        """The objective's shares of time."""
+        """The shares of time by the policy's objective."""
         return computed(self._objective, case, blind=self._blind)
 
     def _is_due(self, remembered: Memory, now: Now) -> bool:
-        """FIFO's jobs have all of their time at once: only the authors let them wait for a reset."""
+        """Whether a reset is due. FIFO's shares wait for no `reset_s`, except by the authors' rules."""
         waits = self._authors or self._objective != "fifo"
         return reset_due(
             at=now.at,
@@ -217,7 +217,7 @@ class Gavel:
     def _placed(
         self, view: View, jobs: Sequence[ViewJob], now: Now, remembered: Memory
     ) -> tuple[dict[JobId, Configuration], dict[JobId, Gpus]]:
-        """Where the jobs of the coming round go, and by the authors' rules on which GPUs."""
+        """The places of the coming round, and by the authors' rules the numbers of the GPUs (else empty)."""
         runs = [
             _run(jobs[job], now.types[kind], view, remembered)
             for job, kind in self._taken(view, now, remembered)
@@ -229,7 +229,7 @@ class Gavel:
         return consolidated(runs, clusters, {node.node_id: node.idle for node in view.nodes}), {}
 
     def _taken(self, view: View, now: Now, remembered: Memory) -> list[tuple[int, int]]:
-        """(job, type) by position."""
+        """The jobs that run in the coming round, as (position of the job, position of its type)."""
         if not now.jobs:
             return []
         share = memory.share_of(remembered, now)
@@ -246,7 +246,11 @@ class Gavel:
         )
 
     def _order(self, view: View, now: Now) -> list[int]:
-        """Of the types: the fastest first; blind, each first in its turn; the authors', as they list them."""
+        """The order in which a round goes through the types.
+
+        The fastest is first; if the policy is blind, another one in every round; by the authors' rules, as
+        the option `types` lists them.
+        """
         kinds = len(now.types)
         if self._blind:
             return [(view.round + shift) % kinds for shift in range(kinds)]
@@ -281,7 +285,7 @@ class Gavel:
 
 
 def _urgencies(view: View, now: Now, remembered: Memory) -> dict[JobId, float]:
-    """Each job's priority on the type on which it has most."""
+    """By job: its largest priority on any type."""
     if not now.jobs:
         return {}
     return dict(zip(now.jobs, _urgency(view, now, remembered).max(axis=1).tolist(), strict=True))
@@ -299,7 +303,7 @@ def _gpus(view: View, gpu_type: GpuType) -> int:
 
 
 def _of_size(job: ViewJob, gpus: int) -> ViewJob:
-    """The job, demanding this GPU count only; holding more or fewer, it cannot stay where it is."""
+    """The job with this GPU count as its demand; without a place, if it now has another count."""
     present = job.present if sum(held(job).values()) == gpus else None
     return msgspec.structs.replace(job, demand=(gpus,) if gpus else (), present=present)
 

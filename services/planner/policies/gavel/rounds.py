@@ -1,11 +1,11 @@
-"""Gavel's rounds (OSDI '20, section 5): from shares of time to who runs where in the next round. Pure.
+"""Gavel's rounds (OSDI '20, section 5): which job runs on which type next, by its shares of time. Pure.
 
-Arrays are by job and GPU type, (m, n). A job's priority on a type is X / f, where f is its part of the
-time that all jobs have received there since shares were last computed; every job begins with half a
-round on every type, so that f is never 0 and newcomers are neither first nor last. Type by type, jobs
-are taken by (priority, deficit, X) while their gangs fit; a job runs on one type a round.
+Arrays are by job and GPU type, (m, n). A *reset* computes the shares X anew. A job's priority on a type is X
+/ f, where f is its part of the time that all jobs have received there since the last reset. Every job begins
+with half a round on every type, so that f is never 0 and new jobs are neither first nor last. Type by type,
+jobs are taken by (priority, deficit, X) while their gangs fit; a job runs on one type a round.
 
-A deficit is the time a job should have received at resets past, less what it did receive.
+A job's deficit is the time that it was due up to the last reset, less the time that it received.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ import numpy as np
 from shared.domain.arrays import Floats, Ints
 
 NEVER_RUN = 1e9
-"""what a share is multiplied by that nothing was received of"""
+"""priority per share, on a type on which the job has received no time"""
 
 
 def priorities(share: Floats, speed: Floats, job_time: Floats, worker_time: Floats) -> Floats:
-    """X / f. Times in seconds since the last reset: of each job, and of all jobs on a type (n)."""
+    """X / f (m, n). Seconds since the last reset: `job_time` (m, n), and of all jobs `worker_time` (n)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         fraction = np.where(worker_time > 0, job_time / worker_time, 0.0)
         priority = np.where(fraction > 0, share / fraction, share * NEVER_RUN)
@@ -27,7 +27,7 @@ def priorities(share: Floats, speed: Floats, job_time: Floats, worker_time: Floa
 
 
 def deficits(deficit: Floats, share: Floats, received_s: Floats, elapsed_s: float) -> Floats:
-    """After a reset: what was due in the time since the one before, less what was received."""
+    """The deficits at a reset. `received_s` (m, n) and `elapsed_s`: seconds since the reset before it."""
     return deficit + share * elapsed_s - received_s
 
 
@@ -38,7 +38,7 @@ def reset_due(*, at: float, last: float | None, interval_s: float, changed: bool
 
 
 def fastest_first(speed: Floats) -> list[int]:
-    """The types by the sum of what the jobs reach there, in parts of what each reaches at its best."""
+    """The types, by the sum of the jobs' speeds there, each relative to the job's best speed."""
     relative = (speed / speed.max(axis=1, keepdims=True)).sum(axis=0).round(9).tolist()
     return sorted(range(len(relative)), key=lambda kind: (-relative[kind], kind))
 
@@ -54,9 +54,9 @@ def taken(
     order: Sequence[int],
     owed_only: bool,
 ) -> list[tuple[int, int]]:
-    """(job, type) of those that run, in the order in which they were taken.
+    """(job, type) of the jobs that run, in the order in which they were taken.
 
-    `order`: of the types; `owed_only`: leave GPUs idle rather than run a job that has no share in them.
+    `order`: of the types; `owed_only`: leave GPUs idle rather than run a job that has no share of their type.
     Ties go to the earlier job.
     """
     runs: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""Gavel's objectives (OSDI '20, section 4): from throughputs to each job's shares of time. Pure.
+"""Gavel's objectives (OSDI '20, section 4): compute each job's shares of time from throughputs. Pure.
 
-Data, m jobs and n GPU types (see `filling` for what is feasible): throughputs T, gangs s, GPUs N,
-weights w. The three max-min objectives are one program with three curves:
+Data, for m jobs and n GPU types: throughputs T, gang sizes s, GPUs N, weights w; `filling` has the
+constraints. The three max-min objectives are one program with three curves:
 
 | objective | level of a job | the worst is |
 |---|---|---|
@@ -9,8 +9,8 @@ weights w. The three max-min objectives are one program with three curves:
 | finish-time fairness | 1/ρ_i = (c_i + n_i/thr_i^iso) / (t_i + n_i/thr_i) | the largest ρ |
 | makespan | thr_i / n_i | the longest n_i/thr_i |
 
-Beside them: the largest sum of throughputs, first in first out, and each job's 1/m of the cluster, which
-is also what a job gets when the budget is out before there is anything better.
+The other objectives: the largest sum of throughputs, and first in, first out. If the budget is spent before
+an objective has shares, each job gets 1/m of the cluster (`isolated`).
 """
 
 import msgspec
@@ -22,16 +22,17 @@ from services.planner.solver.budget import Budget
 from shared.domain.arrays import Floats
 
 LEAST_S = 1e-3
-"""of work on the best type: a job with less to do counts as one with so much, since less time than the
-solver's tolerance is none"""
+"""the least work that a job counts with, in seconds on its best type: below the solver's tolerance a time is
+0"""
 LEAST_SHARE = 5e-6
-"""of the longest job's work: less, and a solver would round a nearly finished job's share to nothing"""
+"""the same as a share of the longest job's work: with less, a solver would round a job's share of time to
+0"""
 LOWEST = 1e-12
-"""level: its inverse is still a number"""
+"""the lowest level: its inverse is still a finite number"""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """The demand of all jobs; every job has a type on which it is faster than 0."""
+    """The jobs and the cluster; every job has a type on which its speed is above 0."""
 
     speed: Floats
     """T (m, n), of the whole gang: samples/s; 0 where it cannot run"""
@@ -53,15 +54,15 @@ class Shares(msgspec.Struct, frozen=True, kw_only=True):
     share: Floats
     """X (m, n)"""
     objective: float
-    """of the policy: of X, in its own unit"""
+    """the value of X, in the unit of the policy's objective"""
     bound: float
-    """nothing feasible is better"""
+    """no feasible X is better"""
     complete: bool = True
-    """not cut short by the budget"""
+    """false: the budget was spent before the end"""
 
 
 def throughput(demand: Demand, share: Floats) -> Floats:
-    """By job, its time being shared so: thr (m)."""
+    """The throughput of each job with these shares of time: thr (m)."""
     result: Floats = (demand.speed * share).sum(axis=1)
     return result
 
@@ -72,14 +73,17 @@ def proportional(demand: Demand) -> Floats:
 
 
 def isolated(demand: Demand) -> Floats:
-    """1/m of the cluster for every job, of which a gang of s has s times less time; X (m, n)."""
+    """X (m, n) if every job has 1/m of the cluster: a gang of s GPUs has 1/s of the time of one GPU."""
     share = demand.gpus / len(demand.gang) / demand.gang[:, None]
     result: Floats = share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
     return result
 
 
 def max_min(demand: Demand, budget: Budget, *, fill: bool = True) -> Shares:
-    """LAS. Objective: the lowest normalised throughput. `fill`: then the second lowest, and so on."""
+    """Max-min fairness (LAS). Objective: the lowest normalised throughput.
+
+    `fill`: then the second lowest is maximised, and so on.
+    """
     count = len(demand.gang)
     fair = demand.weight * throughput(demand, proportional(demand))
     work = fair / (demand.gang * demand.best)
@@ -89,10 +93,10 @@ def max_min(demand: Demand, budget: Budget, *, fill: bool = True) -> Shares:
 def finish_time(
     demand: Demand, left: Floats, elapsed: Floats, isolated_s: Floats, budget: Budget, *, fill: bool = True
 ) -> Shares:
-    """Objective: the largest ρ.
+    """Finish-time fairness. Objective: the largest ρ.
 
-    By job: samples `left` n; seconds `elapsed` t since it came; `isolated_s` c, the seconds that its past
-    work would have taken on its 1/m of the cluster. Weights have no part in it.
+    By job: `left`, n, samples still to do; `elapsed`, t, seconds since its submission; `isolated_s`, c, the
+    seconds that its past work would have taken on 1/m of the cluster. Weights are not used.
     """
     left = np.maximum(left, demand.best * LEAST_S)
     due = isolated_s + left / throughput(demand, isolated(demand))
@@ -100,7 +104,7 @@ def finish_time(
 
 
 def makespan(demand: Demand, left: Floats, budget: Budget, *, fill: bool = True) -> Shares:
-    """Objective: seconds until the last job ends, if all keep their shares; `left`: samples."""
+    """Makespan. Objective: seconds until the last job ends, if all keep their shares; `left`: samples."""
     count = len(demand.gang)
     work = np.maximum(left / demand.best, LEAST_S)
     work = np.maximum(work, LEAST_SHARE * work.max(initial=0.0))
@@ -108,7 +112,7 @@ def makespan(demand: Demand, left: Floats, budget: Budget, *, fill: bool = True)
 
 
 def max_sum(demand: Demand, budget: Budget) -> Shares:
-    """Objective: the sum of throughputs, which compares samples of unlike models with one another."""
+    """Throughput. Objective: the sum of samples/s, though samples of unlike models do not compare."""
     scale = float(demand.speed.max())
     job, kind = np.nonzero(demand.speed > 0)
     count, cells = len(demand.gang), np.arange(len(job))
@@ -137,10 +141,10 @@ def max_sum(demand: Demand, budget: Budget) -> Shares:
 
 
 def fifo(demand: Demand, *, authors: bool = False) -> Shares:
-    """Jobs in the order given, each all its time on the fastest type with room; the first without ends it.
+    """First in, first out: each job in order has all its time on the fastest type with room.
 
-    Of types alike it takes the first. `authors`: a job that cannot run on any type with room ends nothing.
-    Objective: how many run.
+    Of equally fast types a job takes the first. The first job without room, and all behind it, get nothing;
+    with `authors` a job that can run on no type with room is skipped. Objective: how many jobs run.
     """
     free = demand.gpus.copy()
     share = np.zeros(demand.speed.shape)
@@ -157,11 +161,10 @@ def fifo(demand: Demand, *, authors: bool = False) -> Shares:
 
 
 def evened(demand: Demand, share: Floats) -> Floats:
-    """The same time for every job, split over the types as the cluster's GPUs are.
+    """The shares, with each job's time split over the types as the cluster's GPUs are.
 
-    For shares of blind objectives, which do not care for types: without it one job would have a slow type
-    for as long as the shares hold, and another a fast one. Only where every job can run on every type;
-    else as it was.
+    An objective that is blind to types could give one job a slow type for as long as the shares hold, and
+    another job a fast one. If some job cannot run on every type, the shares are returned unchanged.
     """
     if not (demand.speed > 0).all():
         return share
@@ -172,7 +175,7 @@ def evened(demand: Demand, share: Floats) -> Floats:
 def _levelled(
     demand: Demand, due: Floats, elapsed: Floats, work: Floats, budget: Budget, *, fill: bool
 ) -> Shares:
-    """The lowest level made as high as it gets. A job's curve is given by three columns."""
+    """Shares that maximise the lowest level, with curves of these three columns (see `filling`)."""
     curve = Curve(due=due, elapsed=elapsed, work=work)
     result = filled(
         curve,
@@ -188,6 +191,6 @@ def _levelled(
 
 
 def _inverse(shares: Shares) -> Shares:
-    """For objectives that are minimised: the largest of the levels' inverses."""
+    """The same for an objective that is minimised: its values are the inverses of levels."""
     worst, least = max(shares.objective, LOWEST), max(shares.bound, LOWEST)
     return msgspec.structs.replace(shares, objective=1 / worst, bound=1 / least)

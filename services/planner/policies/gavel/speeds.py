@@ -1,8 +1,8 @@
-"""Throughputs by GPU type, as Gavel knows them, from estimates by configuration. Pure.
+"""Throughputs by GPU type, which Gavel plans with, from estimates by configuration. Pure.
 
-A gang's throughput on a type is the mean over the nodes that hold all of it, or, where none does, over
-its distributed configurations. A place on nodes of several types, where a job may still be from another
-policy's plan, says nothing about any of them.
+A gang's throughput on a type is the mean over the nodes that have room for all of it, or if none has, over
+its distributed configurations. A configuration on several types, which a job may have from another policy's
+plan, counts for none of them.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ from shared.domain.arrays import Flags, Floats, Ints
 
 
 class Speeds:
+    """The throughputs of the jobs of one plan."""
+
     def __init__(self, wanted: Configurations, estimates: Estimated, type_of: Sequence[GpuType]) -> None:
         """`type_of`: by node of `wanted`."""
         self.types = tuple(sorted(set(type_of)))
@@ -33,7 +35,7 @@ class Speeds:
         """samples/s (jobs of `wanted`, types); 0 where nothing is known"""
 
     def of(self, places: dict[JobId, Configuration]) -> dict[JobId, tuple[float, Layer]]:
-        """Of placements: as estimated for them, else as for others of their job, type and spread."""
+        """Throughput by place: its own estimate, else that of one like it (see `_like`)."""
         rows = {self._wanted.jobs[self._wanted.job[row]]: row for row in self._own(places)}
         position = {job_id: index for index, job_id in enumerate(self._wanted.jobs)}
         return {
@@ -47,7 +49,7 @@ class Speeds:
         return result
 
     def _like(self, job: int, place: Configuration) -> int:
-        """A known configuration of the job on the same type, as much alike as there is."""
+        """A row of the job on this type with an estimate, and if possible on one node or several as this."""
         kind = self._kind_at(place)
         begin, end = np.searchsorted(self._wanted.job, [job, job + 1]).tolist()
         rows = begin + np.flatnonzero(self._known[begin:end] & (self._kind[begin:end] == kind))
@@ -83,9 +85,9 @@ class Speeds:
 
 
 def blinded(speed: Floats, *, authors: bool) -> Floats:
-    """The same on all types that a job can run on: the mean of them, so that times stay seconds.
+    """Speeds that are equal on all types that a job can run on: the mean, so that times stay seconds.
 
-    The authors' 1 makes every step take a second.
+    The authors take 1 in place of the mean, so every step takes a second.
     """
     able = speed > 0
     mean = speed.sum(axis=1, keepdims=True) / np.maximum(able.sum(axis=1, keepdims=True), 1)

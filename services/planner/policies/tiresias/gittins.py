@@ -4,7 +4,7 @@ With X the whole service of a job, a its attained service and Δ the quantum (Ti
 
     G(a) = P(X − a ≤ Δ | X > a) / E[min(X − a, Δ) | X > a]
 
-Larger is more urgent: likely to end soon for little service.
+A job of larger index is more urgent: it is likely to end soon, for little service.
 """
 
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from shared.domain.arrays import Floats
 
 
 class Gittins:
-    """Over samples of X, in the unit of `attained`. Without any, all jobs are equal."""
+    """The index by attained service, from samples of X in the same unit. Without samples it is 0."""
 
     def __init__(self, samples: Sequence[float], quantum: float) -> None:
         self._samples: Floats = np.sort(np.array(samples, dtype=np.float64))
@@ -32,18 +32,21 @@ class Gittins:
         return float(ending / service)
 
     def _split(self, attained: float) -> tuple[int, int, int]:
-        """The position of the first larger sample; how many end within the quantum, and how many later."""
+        """Where samples above `attained` begin; how many of them end within Δ; how many later."""
         first = int(np.searchsorted(self._samples, attained, side="right"))
         last = int(np.searchsorted(self._samples, attained + self._quantum, side="right"))
         return first, last - first, len(self._samples) - last
 
 
 class AuthorsGittins(Gittins):
-    """As the authors' simulator has it, for samples in whole units.
+    """The index by the authors' simulator, for samples in whole units.
 
-    It differs in that E counts the whole of X rather than X − a, in that the index stands still between
-    two samples (it is taken one unit below the next one), and in its roundings. Within a quantum of the
-    largest sample, that one counts as not ending.
+    It differs from the paper's:
+
+    - E is of X, not of X − a;
+    - between two samples it is constant, with its value one unit below the larger one;
+    - results are rounded;
+    - within a quantum of the largest sample, that sample counts as not ending.
     """
 
     def __init__(self, samples: Sequence[float], quantum: float) -> None:

@@ -1,15 +1,16 @@
 """Tiresias (NSDI '19): discretised two-dimensional least attained service. Skipping, preemptive.
 
-K queues by attained service (`queues`), served in order; what does not fit is
-skipped. Triggers: arrivals, completions, changes of nodes, demotions, promotions, round boundaries; each
-calls for a whole plan, if somebody waits whom idle GPUs do not serve (`moves_for_waiting`).
+Jobs are in K queues by attained service (`queues`). The queues are served in order, and a job that does not
+fit is skipped. Arrivals, completions, changes of nodes, demotions, promotions and round boundaries call for a
+first plan, if a job waits that idle GPUs cannot serve (`moves_for_waiting`).
 
-Tensor sizes are not known here, so a job's skew is judged by what it causes: a job whose throughput
-suffers from spreading (ρ above `sensitivity_threshold`) is consolidated, or waits; any other takes a
-single node too, but failing that the fullest nodes first, which leaves the fewest fragments.
+Tiresias judges by the skew of a job's tensor sizes whether to consolidate it. These are not known here, so
+the effect is used: a job whose throughput suffers from spreading (ρ above `sensitivity_threshold`) is
+consolidated, or waits. Any other job takes a single node if one has room, else the fullest nodes first, which
+leaves the fewest fragments.
 
-Gittins order needs the services of other jobs. No history is at hand, so they are those expected of the
-jobs that are there; a caller that has a history gives it.
+The Gittins index needs the services of other jobs. Without a history they are the services expected of the
+jobs in the view; a caller that has a history gives it to the constructor.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from services.planner.policies.tiresias.queues import (
 )
 
 SOONEST_S = 1.0
-"""at least, from a plan to the next one that `again_at` asks for"""
+"""the least time from a plan to the next one that `again_at` asks for"""
 
 
 class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):
@@ -73,10 +74,10 @@ class Tiresias(Ordered):
             promote_knob=options.promote_knob,
             authors=options.faithful,
         )
-        self.moves_for_waiting = not options.faithful  # whose demotions are one an event
+        self.moves_for_waiting = not options.faithful  # the authors' demotions need a plan at every event
         self._learnt = self._gittins(history) if history else None
         self._remembered: tuple[bytes, Queues] = b"", ()
-        """the last memory it gave, in two forms"""
+        """the memory of the last decision, encoded and as queues"""
 
     def order(self, view: View) -> Sequence[ViewJob]:
         return _jobs(view, self._queues(view, self._seen(view)))
@@ -85,7 +86,7 @@ class Tiresias(Ordered):
         seen = self._seen(view)
         queues = self._queues(view, seen)
         served, standings = self.serve(view, _jobs(view, queues)), _standings(queues)
-        if view.kind is PlanKind.FRAGMENT:  # it shows no running jobs: the next whole plan moves the queues
+        if view.kind is PlanKind.FRAGMENT:  # running jobs are not shown, so the next first plan moves jobs
             return WalkResult(served=served, memory=view.memory, standings=standings)
         queues = settled(queues, served.placed)
         delay_s = next_move_in(queues, seen, served.placed, self._rules)
@@ -103,7 +104,7 @@ class Tiresias(Ordered):
         return Style.CONSOLIDATED if skewed else Style.FRAGMENTS
 
     def _queues(self, view: View, seen: Mapping[JobId, JobFigures]) -> Queues:
-        """As they are to be served now."""
+        """The queues of now, each in the order in which it is served."""
         memory, known = self._remembered
         queues = advanced(known if view.memory == memory else remembered(view.memory), seen, self._rules)
         return in_order(queues, seen, self._rules, self._rank(view))
@@ -134,7 +135,7 @@ class Tiresias(Ordered):
 
 
 class _Seen(Mapping[JobId, JobFigures]):
-    """Figures of the jobs that are looked at: most have long come to the last queue."""
+    """The figures of jobs, computed when asked for: most jobs are in the last queue and need none."""
 
     def __init__(self, jobs: Mapping[JobId, ViewJob], look: Callable[[ViewJob], JobFigures]) -> None:
         self._jobs = jobs
@@ -155,7 +156,7 @@ class _Seen(Mapping[JobId, JobFigures]):
 
 
 def remembered(memory: bytes) -> Queues:
-    """The queues of the last decision; none from memory that is not ours."""
+    """The queues of the last decision; empty if the memory is not one of Tiresias."""
     try:
         queues = msgspec.msgpack.decode(memory, type=Queues)
     except msgspec.MsgspecError:

@@ -1,18 +1,17 @@
 """The queues of discretised 2D-LAS (Tiresias, NSDI '19): demotion, promotion, order. Pure.
 
 A job begins in the first of K queues and is demoted when its attained service (GPUs · running time)
-passes the queue's threshold. With a promote knob P a waiting job that has run goes back to the first
-queue once it has waited P times as long as it ran since it was there last; its service then counts from
-nothing. Within a queue jobs are served in the order in which they started, those that wait behind those
-that run; or by Gittins index.
+passes the queue's threshold. With a promote knob P, a waiting job goes back to the first queue once it has
+waited P times as long as it ran since it was there last; its service then counts from 0. Within a queue, jobs
+are served in the order in which they started, waiting jobs behind running ones; or by Gittins index.
 
-`authors` follows their simulator in what the paper does not say, or says otherwise:
+`authors` follows the authors' simulator where the paper says nothing, or something else:
 
-- one demotion an event, whatever the service;
-- the next demotion is looked for after (threshold − running time) / GPUs seconds, which mixes seconds
-  with GPU-seconds and is late for jobs of several GPUs: until then they keep their queue;
+- a job is demoted by one queue at an event, however much service it has;
+- the next demotion comes after (threshold − running time) / GPUs seconds. This mixes seconds with GPU-seconds
+  and is late for jobs of several GPUs, which keep their queue until then;
 - jobs of equal Gittins index that came at the same time keep their order, whatever their ids;
-- waiting adds up over all stretches since the last promotion, rather than since the job ran last.
+- the waiting that counts for a promotion is all since the last promotion, not that since the job ran last.
 """
 
 import math
@@ -23,7 +22,7 @@ import msgspec
 from schemas.ids import JobId
 
 NEARLY = 1e-6
-"""seconds or GPU-seconds: what rounding may take from a threshold that was waited for"""
+"""seconds or GPU-seconds by which rounding may leave a job below a threshold that it has reached"""
 
 Rank = Callable[[float], float]
 """from attained service to urgency"""
@@ -39,57 +38,58 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's figures up to now."""
+    """What a job has held and waited up to now."""
 
     gpus: int
     submitted_at: float
     held_s: float
-    """time for which it held GPUs"""
+    """seconds for which it held GPUs"""
     held_gpu_s: float
+    """GPU-seconds that it held"""
     waited_s: float
-    """time for which it did not"""
+    """seconds for which it held none"""
     running: bool
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
-    """A job's place in the queues; the three figures are what it had when they last began to count."""
+class QueueEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A job in a queue, with the figures from which its service and its waiting count."""
 
     job_id: JobId
     since_s: float = 0.0
-    """running time, at its last promotion"""
+    """`held_s` at its last promotion"""
     since_gpu_s: float = 0.0
-    """GPU time, likewise"""
+    """`held_gpu_s` at its last promotion"""
     since_waited_s: float = 0.0
-    """waiting, when it last ran (`authors`: when it first ran after its last promotion); 0 where nobody is
-    promoted"""
+    """`waited_s` when it last ran (`authors`: when it first ran after its last promotion); 0 without
+    promotions"""
 
 
-Queues = tuple[tuple[Standing, ...], ...]
+Queues = tuple[tuple[QueueEntry, ...], ...]
 
 
-def service(standing: Standing, seen: JobFigures, rules: Rules) -> float:
-    """Attained since the last promotion."""
+def service(entry: QueueEntry, seen: JobFigures, rules: Rules) -> float:
+    """The service attained since the last promotion, in the unit of the thresholds."""
     if rules.by_gpus:
-        return seen.held_gpu_s - standing.since_gpu_s
-    return ran_s(standing, seen)
+        return seen.held_gpu_s - entry.since_gpu_s
+    return ran_since_s(entry, seen)
 
 
-def ran_s(standing: Standing, seen: JobFigures) -> float:
-    return seen.held_s - standing.since_s
+def ran_since_s(entry: QueueEntry, seen: JobFigures) -> float:
+    return seen.held_s - entry.since_s
 
 
 def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> Queues:
-    """The queues now: without those that ended, with those that came, and with all moves due.
+    """The queues of now: ended jobs are gone, new jobs are in the first queue, and all due moves are made.
 
-    `jobs`: all unfinished ones, in the order of their submission. They move in the order in which they came
-    to, those that did at one time in that of their submission.
+    `jobs`: all unfinished ones, in the order of their submission. Jobs enter their new queue in the order in
+    which they reached its threshold; of those at one time, in the order of submission.
     """
     there, still = set(jobs), rules.promote_knob <= 0
     before = [[own for own in line if own.job_id in there] for line in _sized(queues, rules)]
     new = there.difference([own.job_id for line in before for own in line])
-    before[0] += [Standing(job_id) for job_id in jobs if job_id in new]
-    lines: list[list[Standing]] = [[] for _ in before]
-    movers: dict[JobId, tuple[float, int, Standing]] = {}
+    before[0] += [QueueEntry(job_id) for job_id in jobs if job_id in new]
+    lines: list[list[QueueEntry]] = [[] for _ in before]
+    movers: dict[JobId, tuple[float, int, QueueEntry]] = {}
     for place, line in enumerate(before):
         if still and place == len(rules.thresholds):
             lines[place] = line
@@ -109,14 +109,14 @@ def advanced(queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules) -> 
 def in_order(
     queues: Queues, jobs: Mapping[JobId, JobFigures], rules: Rules, rank: Rank | None = None
 ) -> Queues:
-    """The queues as they are served: as they stand, or each by its jobs' Gittins index.
+    """The queues in the order in which they are served: unchanged, or each sorted by `rank`.
 
     Ties go to the earlier submission, then to the smaller id (`authors`: to the earlier place).
     """
     if rank is None:
         return queues
 
-    def urgency(own: Standing) -> tuple[float, float, str]:
+    def urgency(own: QueueEntry) -> tuple[float, float, str]:
         seen = jobs[own.job_id]
         tie = "" if rules.authors else own.job_id
         return -rank(service(own, seen, rules)), seen.submitted_at, tie
@@ -125,11 +125,11 @@ def in_order(
 
 
 def settled(queues: Queues, running: Collection[JobId]) -> Queues:
-    """Those that run stand before those that wait: FIFO by start."""
+    """The queues with running jobs before waiting ones, so that each is in the order of starts."""
     return tuple([_running_first(line, running) for line in queues])
 
 
-def _running_first(line: Sequence[Standing], running: Collection[JobId]) -> tuple[Standing, ...]:
+def _running_first(line: Sequence[QueueEntry], running: Collection[JobId]) -> tuple[QueueEntry, ...]:
     waiting = [own for own in line if own.job_id not in running]
     return (*[own for own in line if own.job_id in running], *waiting) if waiting else tuple(line)
 
@@ -147,21 +147,21 @@ def next_move_in(
     return min([delay for delay in delays if 0 < delay < math.inf], default=None)
 
 
-def _sized(queues: Queues, rules: Rules) -> Sequence[Sequence[Standing]]:
-    """As many queues as the rules have: those of other thresholds begin anew."""
+def _sized(queues: Queues, rules: Rules) -> Sequence[Sequence[QueueEntry]]:
+    """The queues, or empty ones if their number is not that of the rules (other thresholds were in force)."""
     count = len(rules.thresholds) + 1
     return queues if len(queues) == count else ((),) * count
 
 
-def _moved(place: int, own: Standing, seen: JobFigures, rules: Rules) -> tuple[int, Standing]:
-    """Where the job stands from now on."""
+def _moved(place: int, own: QueueEntry, seen: JobFigures, rules: Rules) -> tuple[int, QueueEntry]:
+    """The queue of a job from now on, and its entry there. `place`: its queue so far."""
     if place < len(rules.thresholds) and (seen.running or not rules.authors):
         place = _demoted(place, service(own, seen, rules), rules)
     may_rise = not seen.running and rules.promote_knob > 0 and _may_rise(place, own, seen, rules)
     if may_rise and _wait_left_s(own, seen, rules) <= NEARLY:
-        return 0, Standing(own.job_id, seen.held_s, seen.held_gpu_s, seen.waited_s)
-    if rules.promote_knob > 0 and (ran_s(own, seen) <= 0 or (seen.running and not rules.authors)):
-        own = Standing(own.job_id, own.since_s, own.since_gpu_s, seen.waited_s)
+        return 0, QueueEntry(own.job_id, seen.held_s, seen.held_gpu_s, seen.waited_s)
+    if rules.promote_knob > 0 and (ran_since_s(own, seen) <= 0 or (seen.running and not rules.authors)):
+        own = QueueEntry(own.job_id, own.since_s, own.since_gpu_s, seen.waited_s)
     return place, own
 
 
@@ -174,30 +174,30 @@ def _demoted(place: int, attained: float, rules: Rules) -> int:
     return place
 
 
-def _overdue_s(place: int, target: int, own: Standing, seen: JobFigures, rules: Rules) -> float:
-    """How long ago, in whole milliseconds, a running job came to its new queue (`authors`: just now)."""
+def _overdue_s(place: int, target: int, own: QueueEntry, seen: JobFigures, rules: Rules) -> float:
+    """How long ago a running job reached its new queue's threshold, rounded to milliseconds; `authors`: 0."""
     if target <= place or rules.authors or not seen.running:
         return 0.0
     past = service(own, seen, rules) - rules.thresholds[target - 1]
     return round(past / (seen.gpus if rules.by_gpus else 1), 3)
 
 
-def _may_rise(place: int, own: Standing, seen: JobFigures, rules: Rules) -> bool:
-    return rules.promote_knob > 0 and place > 0 and ran_s(own, seen) > 0
+def _may_rise(place: int, own: QueueEntry, seen: JobFigures, rules: Rules) -> bool:
+    return rules.promote_knob > 0 and place > 0 and ran_since_s(own, seen) > 0
 
 
-def _wait_left_s(own: Standing, seen: JobFigures, rules: Rules) -> float:
-    """Until the job has waited long enough to be promoted. The authors count whole seconds."""
-    limit = ran_s(own, seen) * rules.promote_knob
+def _wait_left_s(own: QueueEntry, seen: JobFigures, rules: Rules) -> float:
+    """Seconds until the job has waited long enough to be promoted. The authors count whole seconds."""
+    limit = ran_since_s(own, seen) * rules.promote_knob
     return (math.floor(limit) if rules.authors else limit) - (seen.waited_s - own.since_waited_s)
 
 
-def _delay_s(place: int, own: Standing, seen: JobFigures, rules: Rules, *, runs: bool) -> float:
-    """Until the job's next move; infinite if it has none before it."""
+def _delay_s(place: int, own: QueueEntry, seen: JobFigures, rules: Rules, *, runs: bool) -> float:
+    """Seconds until the job's next move; infinite if none is to come."""
     if runs and place < len(rules.thresholds):
         rate = seen.gpus if rules.by_gpus else 1
         if rules.authors:
-            return float(math.ceil((rules.thresholds[place] - ran_s(own, seen)) / rate))
+            return float(math.ceil((rules.thresholds[place] - ran_since_s(own, seen)) / rate))
         return (rules.thresholds[place] - service(own, seen, rules)) / rate
     if not runs and _may_rise(place, own, seen, rules):
         return _wait_left_s(own, seen, rules)
