@@ -1,4 +1,4 @@
-"""The data that a decision of Hadar is made from."""
+"""The input of Hadar's decision: what it asks the estimator, and what the dynamic program starts from."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,8 +13,8 @@ from services.planner.policies.hadar.paces import Asked, Asker
 from services.planner.policies.hadar.room import FreeGpus, Levels
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """The view's data before anything is estimated."""
+class Inquired(msgspec.Struct, frozen=True):
+    """The jobs and nodes of a view, and the rows that the estimator is asked about."""
 
     levels: Levels
     askers: tuple[Asker, ...]
@@ -26,12 +26,15 @@ class Auction(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the dynamic program."""
 
     jobs: Mapping[JobId, HadarJob]
-    """those with a known pace"""
+    """those of which some pace is known"""
     queue: Sequence[HadarJob]
+    """the jobs whose places are decided, in the order of their turns"""
     offers: Mapping[JobId, Sequence[PricedPlace]]
-    """to the queue, on the GPUs that are free when the round begins"""
+    """by job of the queue: its places on the GPUs that are free when the round begins"""
     room: FreeGpus
+    """the GPUs that are free when the round begins"""
     finder: Finder
     knapsack: Knapsack
+    """of the queue"""
     kept: Mapping[JobId, Present]
-    """jobs that are not in the queue, and stay"""
+    """jobs that keep their place, and are not in the queue"""

@@ -1,8 +1,8 @@
 """An upper bound on the worth of any plan: the fractional knapsack over the free GPUs. Pure.
 
-A job's payoff is at most u = V at its best pace, without a restart, less W times the least price of a
-free GPU that it can use: prices only rise as GPUs are taken. It is nothing where W such GPUs are not free.
-All free GPUs are one knapsack, and a job is divisible.
+A job's payoff is at most V at its best pace, without a restart, less W times the least price of a free GPU
+that it can use, since prices only rise as GPUs are taken. It is 0 where fewer than W such GPUs are free. For
+the bound all free GPUs are one knapsack, and a job may be taken in part.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from shared.domain.arrays import Floats
 
 
 class Knapsack:
-    """Of a queue whose jobs leave it one by one."""
+    """The bound for the jobs that are left in a queue, as they leave it one by one."""
 
     def __init__(self, queue: Sequence[HadarJob], room: FreeGpus, finder: Finder) -> None:
-        """`room`: before anything is taken."""
+        """`room`: the free GPUs before the first job takes any."""
         least, free = _least_prices(room, finder.price)
         most = np.array([_most(job, least, free, finder.terms.delay_s) for job in queue], dtype=np.float64)
         gpus = np.array([job.gpus for job in queue], dtype=np.float64)
@@ -31,11 +31,11 @@ class Knapsack:
         self._counts = np.arange(room.total + 1, dtype=np.float64)
 
     def drop(self, turn: int) -> None:
-        """The job of this turn is in the queue no more."""
+        """Take the job of this turn out of the queue."""
         self._left[self._place[turn]] = False
 
     def bounds(self) -> Floats:
-        """By number of free GPUs, from 0."""
+        """The bound by number of free GPUs, from 0."""
         gpus = np.concatenate(([0.0], np.cumsum(self._gpus[self._left])))
         most = np.concatenate(([0.0], np.cumsum(self._most[self._left])))
         result: Floats = np.interp(self._counts, gpus, most)
@@ -43,7 +43,7 @@ class Knapsack:
 
 
 def _least_prices(room: FreeGpus, price: Sequence[float]) -> tuple[list[float], list[int]]:
-    """Of a free GPU, by type, without end where none is free; and how many are."""
+    """By type: the least price of a free GPU (infinite if none is free), and how many are free."""
     levels = room.levels
     least, free = [np.inf] * len(levels.types), [0] * len(levels.types)
     for level, nodes in enumerate(room.by_level):
@@ -55,6 +55,7 @@ def _least_prices(room: FreeGpus, price: Sequence[float]) -> tuple[list[float], 
 
 
 def _most(job: HadarJob, least: Sequence[float], free: Sequence[int], delay_s: float) -> float:
+    """The largest payoff that the job can have."""
     usable = [kind for kind, speed in enumerate(job.speeds) if speed > 0]
     if sum(free[kind] for kind in usable) < job.gpus:
         return 0.0

@@ -1,10 +1,10 @@
-"""Jobs as Hadar sees them, and the worth of their completion. Pure.
+"""Jobs as Hadar sees them, and the value of their completion. Pure.
 
-P1 maximises Σ_j U_j(f_j − a_j), where U_j never rises with the job completion time d = f_j − a_j. All
-utilities here have the form U(d) = worth / d (see `kit.completion`).
+The paper's program P1 maximises Σ_j U_j(f_j − a_j) over jobs that arrive at a_j and end at f_j; U_j does not
+rise with the completion time d = f_j − a_j. All utilities here are U(d) = worth / d (see `kit.completion`).
 
-With the stake `total` a job's value is V(d) = U(d). With `delay` it is what one slot of waiting costs,
-V(d) = U(d) − U(d + L): a job that is not chosen is only put off.
+With the stake `total` a job's value is V(d) = U(d). With `delay` it is what the job loses if it is not chosen
+and so ends one slot of L seconds later: V(d) = U(d) − U(d + L).
 """
 
 import math
@@ -19,12 +19,12 @@ from shared.domain.sums import plain_sum
 
 Stake = Literal["total", "delay"]
 GpusByNode = tuple[tuple[int, int], ...]
-"""(node, GPUs) by position of the node, ascending"""
+"""pairs (position of a node, GPUs there), in ascending order"""
 Paces = tuple[tuple[float, ...], ...]
 """[type][nodes − 1]: samples/s of one GPU in the job's gang on so many nodes; 0 where nothing is known"""
 
 ROUNDING = 1e-9
-"""of a slot, that dividing floats may add"""
+"""part of a slot that floating-point division may add"""
 
 
 class HadarJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class HadarJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def delay_at_stake(stake: Stake, round_s: float) -> float:
-    """Seconds for which a job that is not chosen is put off; without end if all of it is at stake."""
+    """Seconds by which a job that is not chosen ends later; infinite if its whole utility is at stake."""
     return round_s if stake == "delay" else math.inf
 
 
@@ -64,12 +64,12 @@ def value(worth: float, jct_s: float, delay_s: float) -> float:
 
 
 def slots(seconds: float, round_s: float) -> int:
-    """Whole ones, at least one."""
+    """The number of whole slots that `seconds` take, at least one."""
     return max(math.ceil(seconds / round_s - ROUNDING), 1)
 
 
 def mean_speed(speeds: Sequence[float], gpus: Sequence[int]) -> float:
-    """Of one GPU over those that the job can use; both by type. 0: it can use none."""
+    """The mean speed of the GPUs that a job can use, from speeds and GPUs by type. 0: it can use none."""
     usable = [(speed, count) for speed, count in zip(speeds, gpus, strict=True) if speed > 0]
     total = sum(count for _, count in usable)
     return plain_sum(speed * count for speed, count in usable) / total if total else 0.0

@@ -3,11 +3,17 @@
     rate   = W · min X                            every worker goes at the pace of the slowest (1b)
     φ      = V(elapsed + δ + left / rate) − Σ_h g_h · k_h − network · (nodes − 1)
 
-X is that of the gang's number of nodes, so what spreading costs is in the rate. δ = 0 where it stays. The
-candidates: the place it has; *consolidated*, each node that holds the gang, and for each speed s the
-nodes with X ≥ s, most free GPUs first; *spread*, for each speed s the nodes with X ≥ s, fastest first and
-within a speed most free first, each filled before the next. The walk `bottleneck` begins with speed s
-instead: a gang that runs at the pace of s needs no faster GPU. Of nodes alike (see `room`) one is tried.
+X is the pace for the gang's number of nodes, so the rate includes what spreading costs. δ = 0 where the job
+stays. The candidates are
+
+- the place it has;
+- *consolidated*: each node that has room for the gang; and for each speed s the nodes with X ≥ s, those with
+  most free GPUs first, each filled before the next;
+- *spread*: for each speed s the nodes with X ≥ s, the fastest first and within a speed those with most free
+  GPUs, each filled before the next. With the walk `bottleneck`, nodes of speed s come first: a gang that runs
+  at their pace gains nothing by a faster GPU.
+
+Of nodes that are alike (see `room`) one is tried.
 """
 
 import math
@@ -17,26 +23,26 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from services.planner.policies.hadar.jobs import GpusByNode, HadarJob, slots, value
-from services.planner.policies.hadar.room import NOBODY, FreeGpus, Levels, Sitters
+from services.planner.policies.hadar.room import NOBODY, FreeGpus, Levels, Occupants
 
 Walk = Literal["fastest", "bottleneck"]
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a payoff is reckoned with, beside prices."""
+    """What a payoff depends on, beside the prices of GPUs."""
 
     round_s: float
     delay_s: float
     """see `jobs`"""
     restart_s: float = 0.0
-    """δ: what a new allocation loses"""
+    """δ: seconds that a job loses by a new allocation"""
     network_price: float = 0.0
-    """of each node of a gang but the first"""
+    """of each node of a gang but the first, in utility"""
     to_finish: bool = False
-    """GPUs are paid for all slots to the job's end, not for one"""
+    """a place costs the price of its GPUs for each slot to the job's end; else for one slot"""
     walk: Walk = "fastest"
-    every_seat: bool = False
-    """try every node on which a job sits, not just the one whose job's turn comes last"""
+    every_occupied: bool = False
+    """try every occupied node of a level (see `Occupants`), not only the one that would be taken first"""
 
 
 class PricedPlace(NamedTuple):
@@ -51,15 +57,17 @@ class PricedPlace(NamedTuple):
 
 
 class Routes(msgspec.Struct, frozen=True):
-    """Levels in which a job looks for nodes, in the order of the search."""
+    """The levels in which a job looks for nodes, in the order of the search."""
 
     alone: tuple[int, ...]
-    """those whose nodes hold the gang"""
+    """the levels whose nodes have room for the whole gang"""
     walks: tuple[tuple[int, ...], ...]
-    """over several nodes"""
+    """for places on several nodes: the levels in the order in which their nodes are filled"""
 
 
 class Finder:
+    """Finds the places of jobs, at given prices."""
+
     def __init__(self, levels: Levels, price: Sequence[float], terms: Terms) -> None:
         """`price`: of one GPU, by level."""
         self._levels = levels
@@ -68,15 +76,20 @@ class Finder:
         self._routes: dict[tuple[tuple[float, ...], int], Routes] = {}
         self._valued: HadarJob | None = None
         self._worths: dict[tuple[float, bool], tuple[float, float, int]] = {}
-        """of the job that was valued last, by pace and whether it stays"""
+        """of `_valued`, the job that was valued last: by pace and whether it stays, see `_worth`"""
         self.offered = 0
-        """places looked at: the work done"""
+        """how many places were looked at, to charge for"""
 
-    def offers(self, job: HadarJob, routes: Routes, room: FreeGpus, sitters: Sitters) -> list[PricedPlace]:
-        """Best first, those of no payoff too; then fewer nodes, the present place, ids."""
+    def offers(
+        self, job: HadarJob, routes: Routes, room: FreeGpus, occupants: Occupants
+    ) -> list[PricedPlace]:
+        """The places of a job, by payoff, then by fewer nodes, the present place, and position.
+
+        Places whose payoff is not above 0 are among them.
+        """
         if room.total < job.gpus:
             return []
-        places = dict.fromkeys(self._places(job, routes, room, sitters))
+        places = dict.fromkeys(self._places(job, routes, room, occupants))
         self.offered += len(places)
         found = [offer for place in places if (offer := self._offer(job, place, room)) is not None]
         return sorted(found, key=_rank)
@@ -94,15 +107,15 @@ class Finder:
         pace = min([paces[kind[node]][further] for node, _ in place])
         if not pace > 0:
             return None
-        # Exactly rounded, so that the same GPUs of nodes that trade places cost the same: a plan that is
-        # worth no more moves nobody.
+        # fsum rounds once, whatever the order of the terms: places that cost the same get the same cost, so a
+        # plan that is worth no more moves no job.
         cost = math.fsum([gpus * price[base[node] + by_node[node]] for node, gpus in place])
         stays = place == job.present
         rate, worth, rounds = self._worth(job, pace, stays=stays)
         return PricedPlace(worth - rounds * (cost + further * self.terms.network_price), place, rate, stays)
 
     def _worth(self, job: HadarJob, pace: float, *, stays: bool) -> tuple[float, float, int]:
-        """The rate, V, and the rounds that are paid for."""
+        """At this pace: samples/s, V, and the number of rounds for which the GPUs are paid."""
         if self._valued is not job:
             self._valued = job
             self._worths.clear()
@@ -116,24 +129,27 @@ class Finder:
         return known
 
     def _places(
-        self, job: HadarJob, routes: Routes, room: FreeGpus, sitters: Sitters
+        self, job: HadarJob, routes: Routes, room: FreeGpus, occupants: Occupants
     ) -> Iterator[GpusByNode]:
         if job.present and room.has(job.present):
             yield job.present
         by_level, gpus = room.by_level, job.gpus
         for level in routes.alone:
             if by_level[level]:
-                nodes = sitters.in_order(by_level[level])
+                nodes = occupants.in_order(by_level[level])
                 yield ((nodes[0], gpus),)
-                if self.terms.every_seat:
-                    yield from (((node, gpus),) for node in nodes[1:] if sitters.next_turn[node] < NOBODY)
+                if self.terms.every_occupied:
+                    yield from (((node, gpus),) for node in nodes[1:] if occupants.next_turn[node] < NOBODY)
         for walk in routes.walks:
-            place = self._walked(gpus, walk, room, sitters)
+            place = self._walked(gpus, walk, room, occupants)
             if place:
                 yield place
 
-    def _walked(self, gpus: int, walk: Sequence[int], room: FreeGpus, sitters: Sitters) -> GpusByNode:
-        """Each node filled before the next; nothing where one node holds all, or all hold too few."""
+    def _walked(self, gpus: int, walk: Sequence[int], room: FreeGpus, occupants: Occupants) -> GpusByNode:
+        """A place on several nodes, each filled before the next.
+
+        Empty if the first node has room for the whole gang, or all nodes together have too little.
+        """
         place: list[tuple[int, int]] = []
         by_level, free_of = room.by_level, self._levels.free_of
         for level in walk:
@@ -143,7 +159,7 @@ class Finder:
             free = free_of[level]
             if free >= gpus and not place:
                 return ()
-            for node in sitters.in_order(nodes):
+            for node in occupants.in_order(nodes):
                 if free >= gpus:
                     place.append((node, gpus))
                     return tuple(sorted(place))

@@ -8,7 +8,7 @@ from schemas.plans import Measures, Stage, Standing, Waiting
 from services.planner.policies.contract.decision import Choice, Left
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import Present, View
-from services.planner.policies.hadar.auction import Auction, Seen
+from services.planner.policies.hadar.auction import Auction, Inquired
 from services.planner.policies.hadar.jobs import HadarJob
 from services.planner.policies.hadar.offers import PricedPlace
 from services.planner.policies.hadar.program import Chosen
@@ -21,9 +21,9 @@ MEASURES = Measures(
 
 
 def choices(
-    view: View, seen: Seen, auction: Auction, given: Mapping[JobId, PricedPlace], estimates: Estimated
+    view: View, seen: Inquired, auction: Auction, given: Mapping[JobId, PricedPlace], estimates: Estimated
 ) -> tuple[Choice, ...]:
-    """Who keeps its place, then who is `given` one."""
+    """The choices of the jobs that are kept, then of those that are `given` a place."""
     present = {job.job_id: job.present for job in view.jobs}
     return (
         *(_staying(job_id, place) for job_id, place in auction.kept.items()),
@@ -39,9 +39,9 @@ def _staying(job_id: JobId, present: Present) -> Choice:
 
 
 def _choice(
-    seen: Seen, job: HadarJob, offer: PricedPlace, present: Present | None, estimates: Estimated
+    seen: Inquired, job: HadarJob, offer: PricedPlace, present: Present | None, estimates: Estimated
 ) -> Choice:
-    """A place that stays is as fast as its own row says, any other as its slowest type."""
+    """The choice of a place. Its throughput is that of its own row if it stays, else of its slowest type."""
     own = seen.asked.present.get(job.job_id, NOTHING) if offer.stays else NOTHING
     known = own != NOTHING and estimates.throughput[own] > 0
     row = own if known else seen.asked.row_of(job, offer.place, seen.levels)
@@ -56,8 +56,8 @@ def _choice(
     )
 
 
-def left(view: View, seen: Seen, auction: Auction, running: Collection[JobId]) -> tuple[Left, ...]:
-    """In the order of the queue, then those that were in none."""
+def left(view: View, seen: Inquired, auction: Auction, running: Collection[JobId]) -> tuple[Left, ...]:
+    """Why jobs get no GPUs: those of the queue in its order, then those that were not in it."""
     waiting = [job.job_id for job in auction.queue if job.job_id not in running]
     reasons = [_outbid(job_id, auction.offers[job_id]) for job_id in waiting]
     fitting = {asker.job.job_id for asker in seen.askers}
@@ -81,7 +81,7 @@ def gap(answer: Chosen) -> float:
 
 
 def stage(answer: Chosen, view: View) -> Stage:
-    """The bound may prove it as good as optimal."""
+    """The stage of the answer: `optimal` if the bound proves that its gap is tolerated."""
     proven = answer.stage is Stage.INCUMBENT and gap(answer) <= view.effort.gap
     return Stage.OPTIMAL if proven else answer.stage
 
@@ -89,7 +89,7 @@ def stage(answer: Chosen, view: View) -> Stage:
 def standings(
     auction: Auction, taken: Mapping[JobId, PricedPlace], *, ordered: bool
 ) -> dict[JobId, Standing]:
-    """`ordered`: the queue is by payoff."""
+    """The standings of the queue's jobs. `ordered`: the queue is by payoff, so payoff is the priority."""
     found = {}
     for job in auction.queue:
         offers = auction.offers[job.job_id]

@@ -1,9 +1,9 @@
-"""The pace of gangs by GPU type and number of nodes: the questions, and their answers. Pure.
+"""The pace of gangs by GPU type and number of nodes: what the estimator is asked, and its answers. Pure.
 
-A gang of W GPUs over unlike nodes runs at W · min X, X the pace of one GPU in a gang of W over so many
-nodes. So one row for each type and number of nodes tells the speed of every mixed gang: W GPUs on one
-node of the type, or on a node of the type that is named several times and stands for as many like it. Jobs
-of one workload, with equal types and W, are asked about once.
+A gang of W GPUs over unlike nodes runs at W · min X, where X is the pace of one GPU in a gang of W over so
+many nodes. So the speed of every mixed gang follows from one row for each type and number of nodes: W GPUs on
+a node of the type, which is named several times if it stands for several nodes like it. Jobs of one workload,
+with equal types and W, share these rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from services.planner.solver.problem import NOTHING
 from shared.domain.arrays import Ints
 
 EACH = 16
-"""nodes of a gang; of larger ones, few numbers are asked about"""
+"""numbers of nodes up to which each is asked about; above it only some are, see `counts`"""
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -35,22 +35,24 @@ class Asker(msgspec.Struct, frozen=True):
 
 
 class Cell(NamedTuple):
+    """A GPU type, and over how many nodes a gang is."""
+
     kind: int
     """position of the type"""
     nodes: int
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is asked, and where its answers are."""
+    """The rows that the estimator is asked about, and which row answers for what."""
 
     configurations: Configurations
     rows: dict[JobId, dict[Cell, int]]
-    """by job: of the job itself, or of the one that stands for it"""
+    """by job and cell: a row of the job itself, or of another job that is alike"""
     present: dict[JobId, int]
-    """the row of the place that a job has"""
+    """by job that may keep its place: the row of that place"""
 
     def paces(self, asker: Asker, estimates: Estimated, kinds: int) -> Paces:
-        """NaN and nothing are 0."""
+        """The paces of a job by `kinds` types and number of nodes; 0 where there is no estimate."""
         rows = self.rows[asker.job.job_id]
         most = max((cell.nodes for cell in rows), default=0)
         found = [[0.0] * most for _ in range(kinds)]
@@ -60,14 +62,14 @@ class Asked(msgspec.Struct, frozen=True):
         return tuple(map(tuple, found))
 
     def row_of(self, job: HadarJob, place: GpusByNode, levels: Levels) -> int:
-        """The row of the slowest type of a place; NOTHING: nothing was asked about it."""
+        """The row that answers for the slowest type of a place; NOTHING: it was not asked about."""
         kinds = {levels.kind[node] for node, _ in place}
         slowest = min(kinds, key=lambda kind: job.paces[kind][len(place) - 1])
         return self.rows[job.job_id].get(Cell(slowest, len(place)), NOTHING)
 
 
 def with_present(paces: Paces, asker: Asker, throughput: float, levels: Levels) -> Paces:
-    """Where nothing else is known of a job's own place, it goes as it was planned to."""
+    """The paces, with that of the job's present place as it was planned, where it has no estimate now."""
     count = len(asker.present)
     width = max([count, *map(len, paces)])
     rows = [[*row, *(0.0,) * (width - len(row))] for row in paces]
@@ -77,7 +79,7 @@ def with_present(paces: Paces, asker: Asker, throughput: float, levels: Levels) 
 
 
 class _Rows(msgspec.Struct):
-    """Rows in the making."""
+    """The columns of `Configurations` while rows are added."""
 
     job: list[int] = []
     start: list[int] = msgspec.field(default_factory=lambda: [0])
@@ -85,6 +87,7 @@ class _Rows(msgspec.Struct):
     gpus: list[int] = []
 
     def add(self, job: int, place: Iterable[tuple[int, int]]) -> int:
+        """Add a row; returns its number."""
         for node, gpus in place:
             self.node.append(node)
             self.gpus.append(gpus)
@@ -94,6 +97,7 @@ class _Rows(msgspec.Struct):
 
 
 def asked(askers: Sequence[Asker], levels: Levels) -> Asked:
+    """The rows for all of these jobs."""
     rows, made = dict[JobId, dict[Cell, int]](), _Rows()
     present = dict[JobId, int]()
     known: dict[tuple[object, ...], dict[Cell, int]] = {}
@@ -118,7 +122,7 @@ def asked(askers: Sequence[Asker], levels: Levels) -> Asked:
 
 
 def _added(made: _Rows, index: int, asker: Asker, levels: Levels, first: Sequence[int]) -> dict[Cell, int]:
-    """The row that answers for each type and number of nodes."""
+    """Add the rows of a job; returns the row that answers for each type and number of nodes."""
     found: dict[Cell, int] = {}
     usable = [kind for kind, name in enumerate(levels.types) if name in asker.job.gpu_types]
     most = min(asker.gpus, sum(levels.nodes[kind] for kind in usable))
@@ -134,9 +138,9 @@ def _added(made: _Rows, index: int, asker: Asker, levels: Levels, first: Sequenc
 
 @cache
 def counts(most: int) -> tuple[int, ...]:
-    """Numbers of nodes that are asked about: each up to EACH, then in steps of a quarter, and the most.
+    """The numbers of nodes that are asked about: each up to EACH, then in steps of a quarter, and `most`.
 
-    A number between two of them is as fast as the next larger one.
+    A gang on a number between two of these is taken to be as fast as on the next larger one.
     """
     found, count = [], 1
     while count < most:
@@ -160,7 +164,7 @@ def _shares(gpus: int, nodes: int) -> tuple[int, ...]:
 
 
 def _divided(node: int, gpus: int, nodes: int) -> Iterable[tuple[int, int]]:
-    """As evenly as may be, over so many nodes like this one."""
+    """The GPUs divided as evenly as possible over `nodes` nodes like this one, each named as this one."""
     return ((node, share) for share in _shares(gpus, nodes))
 
 

@@ -1,15 +1,16 @@
 """Hadar (IPDPS '24): payoff = utility − price of the GPUs, chosen by a dynamic program every round.
 
 A job of W GPUs may have them of several types on several nodes; all its workers go at the pace of the
-slowest. Only the opening of a round is planned: what comes free within one stays idle until the next.
+slowest. Hadar plans only when a round begins: GPUs that come free within a round stay idle until the next.
 
 | name | |
 |---|---|
-| `hadar` | whole utilities at stake, all jobs placed anew |
-| `hadar-literal` | as printed: raw utilities, one place a job, by arrival, running jobs stay |
-| `hadar-delay` | a round's delay at stake; no GPU is left idle beside a job that it could run |
+| `hadar` | a job's whole utility is at stake; all jobs are placed anew |
+| `hadar-literal` | as printed: raw utilities, one place for each job, in order of arrival; running jobs stay
+| | `hadar-delay` | the utility lost by a delay of one round is at stake; no GPU is left idle if a waiting job
+could use it |
 
-Demand is rigid (`rigid_demand`). `docs/policies/hadar.md` says what the paper leaves open and how that was
+A job's demand is rigid (`rigid_demand`). `docs/policies/hadar.md` says what the paper leaves open and what we
 decided.
 """
 
@@ -25,7 +26,7 @@ from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import Present, View, ViewJob
-from services.planner.policies.hadar.auction import Auction, Seen
+from services.planner.policies.hadar.auction import Auction, Inquired
 from services.planner.policies.hadar.bounds import Knapsack
 from services.planner.policies.hadar.jobs import HadarJob, delay_at_stake, mean_speed
 from services.planner.policies.hadar.offers import Finder, PricedPlace, Terms
@@ -34,7 +35,7 @@ from services.planner.policies.hadar.outcome import MEASURES, choices, gap, left
 from services.planner.policies.hadar.paces import Asker, asked, with_present
 from services.planner.policies.hadar.prices import dual_prices
 from services.planner.policies.hadar.program import Branch, Chosen, Width, by_payoff, chosen
-from services.planner.policies.hadar.room import FreeGpus, Levels, Sitters
+from services.planner.policies.hadar.room import FreeGpus, Levels, Occupants
 from services.planner.policies.kit.completion import scales
 from services.planner.policies.kit.known_jobs import held
 from services.planner.policies.kit.rigid import rigid
@@ -49,12 +50,12 @@ class Hadar:
 
     def __init__(self, options: HadarOptions) -> None:
         self._options = options
-        self._last: tuple[View, Seen] | None = None
+        self._last: tuple[View, Inquired] | None = None
 
     # ---- the contract of a policy
 
     def wants(self, view: View) -> Configurations:
-        return self._seen(view).asked.configurations
+        return self._inquired(view).asked.configurations
 
     def decide(
         self,
@@ -64,7 +65,7 @@ class Hadar:
         solve: Solve,  # noqa: ARG002 - the program here is dynamic
     ) -> Decision:
         budget = Budget(seconds=view.effort.budget_s, modelled=view.effort.modelled)
-        seen = self._seen(view)
+        seen = self._inquired(view)
         auction = self._auction(view, seen, estimates)
         answer = self._solved(view, auction, budget)
         taken = {auction.queue[turn].job_id: offer for turn, offer in answer.offers.items()}
@@ -83,18 +84,18 @@ class Hadar:
             standings=standings(auction, given, ordered=self._options.order == "payoff"),
         )
 
-    # ---- what is seen
+    # ---- the jobs and nodes of a view
 
-    def _seen(self, view: View) -> Seen:
-        """Of the same view as the last time, the same."""
+    def _inquired(self, view: View) -> Inquired:
+        """What the estimator is asked for the view; computed once for each view."""
         if self._last is None or self._last[0] is not view:
             levels = Levels(view.nodes)
             askers = tuple(one for job in view.jobs if (one := self._asker(job, levels)) is not None)
-            self._last = view, Seen(levels, askers, asked(askers, levels))
+            self._last = view, Inquired(levels, askers, asked(askers, levels))
         return self._last[1]
 
     def _asker(self, job: ViewJob, levels: Levels) -> Asker | None:
-        """With one of its GPU counts, of those that the types it can run on have together."""
+        """The job with one GPU count, of those for which its types together have enough GPUs; None: none."""
         usable = sum(
             gpus for name, gpus in zip(levels.types, levels.gpus, strict=True) if name in job.gpu_types
         )
@@ -105,8 +106,8 @@ class Hadar:
         may_stay = sum(place.values()) == gpus and levels.can_hold(place, job.gpu_types)
         return Asker(job, gpus, levels.place(place) if may_stay else ())
 
-    def _job(self, view: View, seen: Seen, asker: Asker, estimates: Estimated) -> HadarJob | None:
-        """None: nothing is known of its pace."""
+    def _job(self, view: View, seen: Inquired, asker: Asker, estimates: Estimated) -> HadarJob | None:
+        """The job with its paces; None: no pace is known."""
         levels, job = seen.levels, asker.job
         paces = seen.asked.paces(asker, estimates, len(levels.types))
         if asker.present and job.present is not None:
@@ -129,13 +130,13 @@ class Hadar:
 
     # ---- the round
 
-    def _auction(self, view: View, seen: Seen, estimates: Estimated) -> Auction:
+    def _auction(self, view: View, seen: Inquired, estimates: Estimated) -> Auction:
         found = (self._job(view, seen, asker, estimates) for asker in seen.askers)
         jobs = {job.job_id: job for job in found if job is not None}
         free, kept = self._kept(view, seen)
         finder = self._finder(view, seen.levels, list(jobs.values()))
         rest = [job for job in jobs.values() if job.job_id not in kept]
-        room, nobody = FreeGpus(seen.levels, free), Sitters(len(free))
+        room, nobody = FreeGpus(seen.levels, free), Occupants(len(free))
         offers = {job.job_id: finder.offers(job, finder.routes(job), room, nobody) for job in rest}
         queue = sorted(rest, key=lambda job: (self._turn(job, offers), job.submitted_at, job.job_id))
         return Auction(
@@ -148,8 +149,11 @@ class Hadar:
             kept=kept,
         )
 
-    def _kept(self, view: View, seen: Seen) -> tuple[list[int], dict[JobId, Present]]:
-        """What is free by node, and who keeps what it has: those that must, else all that run (`waiting`)."""
+    def _kept(self, view: View, seen: Inquired) -> tuple[list[int], dict[JobId, Present]]:
+        """Free GPUs by node, and the jobs that keep their place.
+
+        These are the jobs that may not be moved; with the option `requeue=waiting`, all that run.
+        """
         free, kept = [node.idle for node in view.nodes], dict[JobId, Present]()
         for job in sorted(view.jobs, key=lambda job: not job.stays):
             stays = job.stays or self._options.requeue == "waiting"
@@ -174,12 +178,12 @@ class Hadar:
             network_price=options.network_price,
             to_finish=options.cost_over == "finish",
             walk=options.walk,
-            every_seat=not options.beam,
+            every_occupied=not options.beam,
         )
         return Finder(levels, [prices.at(kind, size - free, size) for kind, free, size in rows], terms)
 
     def _turn(self, job: HadarJob, offers: Mapping[JobId, Sequence[PricedPlace]]) -> float:
-        """Ascending."""
+        """What the queue is sorted by, ascending."""
         own = offers[job.job_id]
         return -own[0].payoff / job.gpus if own and self._options.order == "payoff" else 0.0
 
@@ -195,10 +199,13 @@ class Hadar:
         )
 
     def _filled(self, auction: Auction, answer: Chosen) -> dict[JobId, PricedPlace]:
-        """With `fill`: who gets what the program left, the largest payoff first, whatever it is."""
+        """With the option `fill`: places for further jobs on the GPUs that the program left idle.
+
+        Jobs come by payoff, the largest first, even if it is not above 0.
+        """
         if not self._options.fill:
             return {}
-        finder, nobody = auction.finder, Sitters(len(answer.room.by_node))
+        finder, nobody = auction.finder, Occupants(len(answer.room.by_node))
         rest = [job for turn, job in enumerate(auction.queue) if turn not in answer.offers]
         offers = [(job, finder.offers(job, finder.routes(job), answer.room, nobody)) for job in rest]
         able = sorted(((job, own[0]) for job, own in offers if own), key=lambda item: -item[1].payoff)

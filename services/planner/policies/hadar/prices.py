@@ -1,15 +1,15 @@
-"""Dual prices of GPUs, eq. 5 to 7, rebuilt from the paper's words (its formulas are lost in our copy). Pure.
+"""Dual prices of GPUs, eq. 5 to 7, rebuilt from the paper's text (our copy lacks its formulas). Pure.
 
-    k(γ)  = low · (high / low)^(γ / c)        γ of the c GPUs of a node are given away          (5)
+    k(γ)  = low · (high / low)^(γ / c)        γ of the c GPUs of a node are in use              (5)
     high  = max_j V_j(elapsed + L · t_min)    over the jobs that can use the type               (6)
     low   = 1 / (4η) · min_j V_j(elapsed + L · T) / (t_max · W)    over the same                (7)
     η     = max_j T · C / (t_max · W)         over all jobs
     T     = ⌈Σ_j t_max · W / C + max_j t_max⌉
 
-t_min and t_max are the slots that are left with the job's fastest and slowest pace, C all GPUs. Times are
-whole slots, at least one: with fractions, a job that needs all GPUs for an eighth of a slot would be priced
-out of an empty cluster for ever. It follows that low ≤ V_j(elapsed + L · T) / (4 T C): any gang can pay
-for an empty cluster.
+t_min and t_max are the slots that the job still needs at its fastest and its slowest pace; C is the number of
+all GPUs, L the seconds of a slot. Times are whole slots, at least one: with fractions, a job that needs all
+GPUs for an eighth of a slot could never pay for them, even in an empty cluster. With whole slots it can,
+since low ≤ V_j(elapsed + L · T) / (4 T C).
 """
 
 import math
@@ -22,16 +22,16 @@ from services.planner.policies.hadar.jobs import HadarJob, slots, value
 from shared.domain.sums import plain_sum
 
 PriceTop = Literal["job", "gang"]
-"""whether (6) is a job's whole value, or divided by W: a full node then keeps no large gang's GPUs out"""
+"""what V_j in (6) is: `job`, the job's whole value; `gang`, its value divided by W"""
 
 
 class DualPrices(msgspec.Struct, frozen=True):
-    """Of one GPU, by type."""
+    """The prices of one GPU, by type."""
 
     low: tuple[float, ...]
-    """on a node that is free"""
+    """on a node without jobs"""
     high: tuple[float, ...]
-    """on a full one"""
+    """on a node whose GPUs are all in use"""
     horizon: int
     """T, in slots"""
 
@@ -44,7 +44,7 @@ class DualPrices(msgspec.Struct, frozen=True):
 def dual_prices(
     jobs: Sequence[HadarJob], gpus: Sequence[int], *, round_s: float, delay_s: float, top: PriceTop = "job"
 ) -> DualPrices:
-    """`jobs`: all unfinished ones, each with a known pace; `gpus`: of the cluster, by type."""
+    """The prices for these jobs, each of which has a known pace. `gpus`: of the cluster, by type."""
     total, kinds = sum(gpus), range(len(gpus))
     if not jobs or not total:
         return DualPrices((0.0,) * len(gpus), (0.0,) * len(gpus), 1)

@@ -1,8 +1,9 @@
-"""Free GPUs, held so that nodes alike are found at once. Pure.
+"""Free GPUs by node, and by level, so that nodes that are alike are found at once. Pure.
 
-A *level* is all nodes of one type and size with so many free GPUs. Nodes of a level are interchangeable,
-but for those on which a job sits whose turn in the queue is still to come: taking their GPUs may cost it
-its place. Such nodes come last in their level, the one whose job's turn comes latest first.
+A *level* is all nodes of one type and size with equally many free GPUs. A node is *occupied* while a job has
+its present place there whose turn in the queue is still to come: a job that takes GPUs there may cost that
+one its place. The nodes of a level are interchangeable, except the occupied ones. These are taken last, and
+of them first the one whose next job's turn is the latest.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,7 +17,7 @@ NOBODY = 1 << 60
 
 
 class Levels:
-    """What levels a cluster has; they are numbered, level = `base` of the node + its free GPUs."""
+    """The levels of a cluster. They are numbered: a node is at level `base` of the node + its free GPUs."""
 
     def __init__(self, nodes: Sequence[ViewNode]) -> None:
         self.names: tuple[NodeId, ...] = tuple(node.node_id for node in nodes)
@@ -45,7 +46,7 @@ class Levels:
             self.gpus[kind] += node.gpus
 
     def can_hold(self, gpus: Mapping[NodeId, int], types: Collection[GpuType]) -> bool:
-        """Whether these nodes are there, are of these types, and have so many GPUs, free or not."""
+        """Whether these nodes exist, are of these types, and have so many GPUs, free or not."""
         return all(
             (at := self.position.get(name)) is not None
             and self.types[self.kind[at]] in types
@@ -54,12 +55,12 @@ class Levels:
         )
 
     def place(self, gpus: Mapping[NodeId, int]) -> GpusByNode:
-        """Raises KeyError for a node that is not there."""
+        """The place by position of the nodes. Raises KeyError for a node that does not exist."""
         return tuple(sorted((self.position[name], count) for name, count in gpus.items()))
 
 
 class FreeGpus:
-    """By node and by level. Never changed: taking some makes another."""
+    """Free GPUs by node and by level. Immutable: `without` makes another."""
 
     __slots__ = ("by_level", "by_node", "levels", "total")
 
@@ -77,7 +78,7 @@ class FreeGpus:
         return all([by_node[node] >= gpus for node, gpus in place])  # noqa: C419 - a list is faster
 
     def without(self, place: GpusByNode) -> "FreeGpus":
-        """There must be room for it."""
+        """The free GPUs once a place is taken, for which there must be room."""
         rest = object.__new__(FreeGpus)
         rest.levels, rest.total = self.levels, self.total
         rest.by_node, rest.by_level = self.by_node.copy(), self.by_level.copy()
@@ -91,8 +92,8 @@ class FreeGpus:
         return rest
 
 
-class Sitters:
-    """Which nodes have jobs of the rest of the queue on them, as turns go by."""
+class Occupants:
+    """The jobs by which nodes are occupied, as turns go by."""
 
     def __init__(self, nodes: int, queue: Sequence[HadarJob] = ()) -> None:
         self._turns: list[list[int]] = [[] for _ in range(nodes)]
@@ -100,11 +101,11 @@ class Sitters:
             for node, _ in queue[turn].present:
                 self._turns[node].append(turn)
         self.next_turn = [turns[-1] if turns else NOBODY for turns in self._turns]
-        """by node: of the first of its jobs whose turn is still to come"""
+        """by node: the next turn of a job that occupies it; NOBODY: it is not occupied"""
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def passed(self, job: HadarJob) -> list[int]:
-        """The next turn is this job's. The nodes on which nobody sits any more."""
+        """Begin the turn of the queue's next job; returns the nodes that are not occupied any more."""
         if job.present:
             self._known.clear()
         for node, _ in job.present:
@@ -113,7 +114,7 @@ class Sitters:
         return [node for node, _ in job.present if self.next_turn[node] == NOBODY]
 
     def in_order(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
-        """Nodes of a level, the one to take first at the front."""
+        """The nodes of a level in the order in which they are to be taken."""
         known = self._known.get(nodes)
         if known is None:
             turns = self.next_turn

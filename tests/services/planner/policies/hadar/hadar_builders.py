@@ -18,7 +18,7 @@ from services.planner.policies.hadar.jobs import GpusByNode, HadarJob
 from services.planner.policies.hadar.offers import Finder, PricedPlace, Terms
 from services.planner.policies.hadar.prices import DualPrices, dual_prices
 from services.planner.policies.hadar.program import Chosen, Width, chosen
-from services.planner.policies.hadar.room import FreeGpus, Levels, Sitters
+from services.planner.policies.hadar.room import FreeGpus, Levels, Occupants
 from services.planner.solver.budget import Budget
 from tests.services.planner.planner_builders import decide, job, node, view
 
@@ -179,7 +179,7 @@ class Case:
 
     def offers(self, index: int, room: FreeGpus | None = None) -> list[PricedPlace]:
         one = self.jobs[index]
-        return self.finder.offers(one, self.finder.routes(one), room or self.room, Sitters(len(self.nodes)))
+        return self.finder.offers(one, self.finder.routes(one), room or self.room, Occupants(len(self.nodes)))
 
     def named(self, place: GpusByNode) -> dict[str, int]:
         return {self.levels.names[at]: gpus for at, gpus in place}

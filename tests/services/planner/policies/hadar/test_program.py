@@ -13,7 +13,7 @@ from schemas.ids import NodeId
 from schemas.placement import Configuration
 from schemas.plans import Stage
 from services.planner.policies.hadar.program import Chosen
-from services.planner.policies.hadar.room import FreeGpus, Sitters
+from services.planner.policies.hadar.room import FreeGpus, Occupants
 from tests.services.planner.policies.hadar.hadar_builders import (
     PRINTED,
     A,
@@ -39,12 +39,12 @@ def placed(case: Case, answer: Chosen, order: Sequence[int] = ()) -> dict[int, d
 
 def exhausted(case: Case) -> float:
     """The largest Σφ over the places offered in the order of the queue, nothing left out or merged."""
-    sitters, states = Sitters(len(case.nodes), case.jobs), [(0.0, case.room)]
+    occupants, states = Occupants(len(case.nodes), case.jobs), [(0.0, case.room)]
     for job in case.jobs:
-        sitters.passed(job)
+        occupants.passed(job)
         grown = list(states)
         for value, room in states:
-            offers = case.finder.offers(job, case.finder.routes(job), room, sitters)
+            offers = case.finder.offers(job, case.finder.routes(job), room, occupants)
             grown += [
                 (value + offer.payoff, room.without(offer.place)) for offer in offers if offer.payoff > 0
             ]
@@ -52,14 +52,14 @@ def exhausted(case: Case) -> float:
     return max(value for value, _ in states)
 
 
-def with_held(models: Sequence[Model], held: dict[int, str], *, every_seat: bool = True) -> Case:
+def with_held(models: Sequence[Model], held: dict[int, str], *, every_occupied: bool = True) -> Case:
     """Some jobs have a place; nobody checks that all of them fit."""
     own: dict[int, Configuration] = {
         index: {NodeId(name): models[index].gpus}
         for index, name in held.items()
         if index < len(models) and models[index].gpus <= 2
     }
-    return Case(models, NODES, present=own, restart_s=0.1, every_seat=every_seat)
+    return Case(models, NODES, present=own, restart_s=0.1, every_occupied=every_occupied)
 
 
 def test_the_best_place_of_each_job_in_the_order_of_the_example() -> None:
@@ -180,7 +180,7 @@ def test_without_a_beam_it_is_the_best_of_all_choices(models: list[Model], held:
 def test_whatever_the_beam_and_the_budget_gangs_are_whole_and_gpus_given_once(
     models: list[Model], held: dict[int, str], beam: int, branches: int, seconds: float
 ) -> None:
-    case = with_held(models, held, every_seat=False)
+    case = with_held(models, held, every_occupied=False)
     answer = case.solved(beam=beam, branches=branches, seconds=seconds)
     room: FreeGpus = case.room
     for turn, offer in answer.offers.items():
