@@ -1,4 +1,4 @@
-"""Divides a job among its copies: their shares, and the number with which it ends soonest. Pure."""
+"""Divides a job among its copies: the share of each, and how many copies it ends soonest with. Pure."""
 
 from typing import Literal
 
@@ -12,10 +12,10 @@ Division = Literal["given", "all"]
 
 
 def shares(speeds: Floats, others: float, steps: int) -> tuple[float, ...]:
-    """Of the steps left, by copy, in proportion to the speeds of its copies.
+    """The shares of a job's remaining `steps`, by copy, in proportion to the speeds of its copies.
 
-    `others`: speeds of nodes without a copy that take part in the division all the same, as printed: their
-    part waits for the next round. Where that leaves nobody a whole step, only copies take part.
+    `others`: the sum of the job's speeds on nodes without a copy. The paper divides among these nodes too,
+    and their part waits for the next round. If that leaves no copy a whole step, only copies get shares.
     """
     among = np.append(speeds, others)
     if not sum(gangs.divided(steps, among.tolist())[:-1]):
@@ -24,10 +24,10 @@ def shares(speeds: Floats, others: float, steps: int) -> tuple[float, ...]:
 
 
 def fastest(one: Forking, speeds: Floats, *, home: bool) -> int:
-    """k: on how many of its nodes, fastest first, a job ends soonest, by what U counts.
+    """On how many of its nodes, the fastest first, the job's utility is largest.
 
-    On more than one o passes in every round; on one once, and not where it stays. `home`: the fastest is
-    where it may stay.
+    With several copies the overhead o passes in every round; with one it passes once, or not at all if the
+    job stays. `home`: the fastest node is the one where it may stay.
     """
     copies = np.arange(1, len(speeds) + 1, dtype=np.int32)
     speed = np.sort(speeds)[::-1].cumsum()
@@ -35,11 +35,11 @@ def fastest(one: Forking, speeds: Floats, *, home: bool) -> int:
 
 
 def trimmed(forking: Forking, on: Flags, round_s: float) -> tuple[Flags, Flags]:
-    """The assignment with only as many copies of each job as it ends soonest with.
+    """The assignment with only as many copies of each job as it ends soonest with; and the satisfied jobs.
 
-    And which jobs want no more: those that gave a node back, or that end within the round.
+    A job is satisfied if it gave back a node, or ends within the round: it shall get no further copy.
     """
-    kept, content = on.copy(), np.zeros(len(on), dtype=np.bool_)
+    kept, satisfied = on.copy(), np.zeros(len(on), dtype=np.bool_)
     for job in np.flatnonzero(on.any(axis=1)).tolist():
         nodes, one = np.flatnonzero(on[job]), forking.of(job)
         speeds = forking.speed[job, nodes]
@@ -47,5 +47,5 @@ def trimmed(forking: Forking, on: Flags, round_s: float) -> tuple[Flags, Flags]:
         copies = fastest(one, speeds, home=bool(order[0] == one.home))
         kept[job, order[copies:]] = False
         ends_s = one.start_s + one.copy_s * len(nodes) + one.left / speeds.sum()
-        content[job] = copies < len(nodes) or ends_s <= round_s
-    return kept, content
+        satisfied[job] = copies < len(nodes) or ends_s <= round_s
+    return kept, satisfied

@@ -4,33 +4,33 @@ A place is room for one copy; a node has as many as copies fit there. For jobs o
 
     best_j(A) = max over S ⊆ A of best_{j−1}(A − S) + U_j(S)
 
-is the most that the first j jobs make of the places A. A job may leave some of its S idle: U_j(S) is the most
-over all parts of S. The first job takes just A and the last one all that is left, so two jobs take 2^n steps
-and more of them 4^n each, no more than looking at each of the |J|^n assignments would. Among equals the one
-that leaves most copies where they are.
+is the largest utility of the first j jobs on the places A. A job may leave some of its S idle, so U_j(S) is
+the largest over all subsets of S. The first job gets all of A and the last one all that is left, so two jobs
+take 2^n steps and each further one 4^n, no more than trying each of the |J|^n assignments would. Of equal
+assignments the one that leaves most copies where they are is taken.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from services.planner.policies.hadare.forking import NOWHERE, Forking, nobody
+from services.planner.policies.hadare.forking import NOWHERE, Forking, no_copies
 from services.planner.solver.budget import Budget
 from shared.domain.arrays import Flags, Floats, Ints
 
 LARGEST = 300_000
-"""assignments, |J|^n"""
+"""assignments, |J|^n, up to which the optimum is computed"""
 TIE = 1e-9
-"""what a copy is worth that stays on its node, in parts of all that there is to win"""
+"""what it is worth that a copy stays on its node, relative to the sum of the jobs' largest utilities"""
 
 STEP_S = 5e-9
-"""of looking at one set in one way, as measured on a common server: the modelled seconds"""
+"""modelled seconds of trying one way to divide one set, as measured on a common server"""
 
 Sets = npt.NDArray[np.int64]
-"""a bit a place"""
+"""sets of places, each as the bits of a number"""
 
 
 def exact(forking: Forking, budget: Budget, largest: int = LARGEST) -> Flags | None:
-    """Copies by job and node; None where gangs are of unlike sizes, or that takes too long."""
+    """Copies by job and node; None if copies are of several sizes, or there are too many assignments."""
     jobs = np.flatnonzero(forking.able().any(axis=1)).astype(np.int32)
     if len(set(forking.gpus[jobs].tolist())) > 1:
         return None
@@ -38,25 +38,25 @@ def exact(forking: Forking, budget: Budget, largest: int = LARGEST) -> Flags | N
     if not len(places) or len(places) * np.log(max(len(jobs), 2)) > np.log(largest):
         return None
     budget.charge(_modelled_s(len(jobs), len(places)))
-    used, table = _disposed(_worths(forking, jobs, places))
+    used, table = _best_subsets(_worths(forking, jobs, places))
     sets = _best(table)
     return _assigned(forking, jobs, places, [int(own[taken]) for own, taken in zip(used, sets, strict=True)])
 
 
-def _modelled_s(takers: int, places: int) -> float:
+def _modelled_s(jobs: int, places: int) -> float:
     sets = 1 << places
-    return (2 * takers * places + max(takers - 2, 0) * sets) * sets * STEP_S
+    return (2 * jobs * places + max(jobs - 2, 0) * sets) * sets * STEP_S
 
 
 def _places(forking: Forking, jobs: Ints) -> Ints:
-    """The node of each."""
+    """By place: its node."""
     able = forking.able()[jobs].sum(axis=0)
     gpus = forking.gpus[jobs].min(initial=np.iinfo(np.int32).max)
     return np.repeat(np.arange(len(able), dtype=np.int32), np.minimum(forking.idle // gpus, able))
 
 
 def _worths(forking: Forking, jobs: Ints, places: Ints) -> Floats:
-    """U by job and set of places; −∞ for what is not allowed."""
+    """U by job and set of places; −∞ for a set that the job may not have."""
     sets = np.arange(1 << len(places), dtype=np.int64)
     member = (sets[:, None] >> np.arange(len(places))) & 1
     on = np.zeros((forking.speed.shape[1], len(sets)), dtype=np.int32)
@@ -67,8 +67,8 @@ def _worths(forking: Forking, jobs: Ints, places: Ints) -> Floats:
     return np.array([row + tie for row, tie in zip(rows, stays, strict=True)])
 
 
-def _disposed(table: Floats) -> tuple[Sets, Floats]:
-    """By job and set the best part of it, and U of that."""
+def _best_subsets(table: Floats) -> tuple[Sets, Floats]:
+    """By job and set: the subset of largest U, and that U."""
     table = table.copy()
     used = np.tile(np.arange(table.shape[1], dtype=np.int64), (len(table), 1))
     for bit in range(table.shape[1].bit_length() - 1):
@@ -93,7 +93,7 @@ def _worth(forking: Forking, job: int, on: Ints) -> Floats:
 
 
 def _best(table: Floats) -> list[int]:
-    """By row the set of places that it takes, such that all are taken once and the sum is greatest."""
+    """By job (a row of the table): its set of places. All places are divided, so that the sum is largest."""
     everything = np.arange(table.shape[1], dtype=np.int64)
     full = int(everything[-1])
     if len(table) == 1:
@@ -111,7 +111,7 @@ def _best(table: Floats) -> list[int]:
 
 
 def _joined(best: Floats, row: Floats, everything: Sets) -> tuple[Floats, Sets]:
-    """The best over all ways to give one more taker a part of each set, and that part."""
+    """By set: the largest sum of `best` and one more job's `row`, and which part that job gets."""
     total, choice = np.full_like(best, -np.inf), np.zeros_like(everything)
     for part in np.flatnonzero(row > -np.inf).tolist():
         larger = everything[everything & part == part]
@@ -123,7 +123,7 @@ def _joined(best: Floats, row: Floats, everything: Sets) -> tuple[Floats, Sets]:
 
 
 def _assigned(forking: Forking, jobs: Ints, places: Ints, sets: list[int]) -> Flags:
-    on = nobody(forking)
+    on = no_copies(forking)
     for job, own in zip(jobs.tolist(), sets, strict=True):
         on[job, [node for bit, node in enumerate(places.tolist()) if own >> bit & 1]] = True
     return on

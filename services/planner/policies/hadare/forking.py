@@ -1,15 +1,16 @@
-"""Which job gets a copy on which node, as data, and what such an assignment is worth. Pure.
+"""The data of an assignment of copies to nodes, and what an assignment is worth. Pure.
 
-Data, m jobs and n nodes. A copy of job j takes W_j GPUs of one node and trains X_ji samples/s there. S_j: the
-nodes of job j, one only where it runs no copies. Wanted: S with Σ_{j on i} W_j ≤ idle_i and |S_j| ≤ f_j,
-every node used while a job gains by it, that maximises
+There are m jobs and n nodes. A copy of job j takes W_j GPUs of one node and trains X_ji samples/s there. S_j
+are the nodes of job j; it is a single node if that node cannot run copies. The assignment S shall keep
+Σ_{j on i} W_j ≤ idle_i and |S_j| ≤ f_j, use every node by which a job gains, and maximise
 
     Σ_j U_j(elapsed_j + R_j · o_j(S_j) + left_j / X_j),   X_j = Σ_{i in S_j} X_ji,
     R_j = ⌈left_j / (X_j · (L_j − o_j))⌉
 
-o_j: seconds of a round that pass for a job without training: a checkpoint, a start, and the exchange of
-weights, which grows with |S_j|. Copies pay it in each of the R_j rounds that they need; a job on one node
-pays it once, and nothing if it stays on the one that it has. L_j: from one merge to the next.
+o_j are the seconds of a round in which the job does not train: a checkpoint, a start, and the exchange of
+weights, which grows with |S_j|. Copies lose them in each of the R_j rounds that they need; a job on one node
+loses them once, or not at all if it stays on the node that it has. L_j are the seconds from one merge to the
+next.
 """
 
 import msgspec
@@ -18,13 +19,14 @@ import numpy as np
 from services.planner.policies.kit.completion import worth
 from shared.domain.arrays import Flags, Floats, Ints
 
-Maybe = Flags | bool
+FlagOrFlags = Flags | bool
 NOWHERE = -1
 SLOWEST = 1e-12
-"""samples/s: a speed that divides nothing by zero"""
+"""samples/s: the least speed that is divided by"""
 BRIEFEST_S = 1e-9
-"""of training in a round: a round that has time for no more divides nothing by zero"""
+"""seconds of training in a round: the least that is divided by"""
 BY_JOB = ("most", "gpus", "scale", "elapsed", "left", "start_s", "copy_s", "period_s", "home")
+"""the fields of `Forking` that have an entry for each job and no other axis"""
 
 
 class Forking(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,22 +45,25 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
     left: Floats
     """samples (m), above 0"""
     start_s: Floats
-    """of o (m): whatever the number of copies"""
+    """seconds of o that do not depend on the number of copies (m)"""
     copy_s: Floats
-    """of o (m): for each copy"""
+    """seconds of o for each copy (m)"""
     period_s: Floats
     """L (m): from one merge to the next; infinite for a job that is merged only when it ends"""
     lone_merges: bool = False
-    """a job on one node is merged, and started anew, in every round too"""
+    """whether a job on one node is merged and started anew in every round, too"""
     home: Ints
     """the one node on which the job runs unforked (m), or NOWHERE"""
     here: Flags
     """where jobs have GPUs now (m, n)"""
     forks: Flags
-    """the nodes that run copies (n); a job on another has that one alone"""
+    """the nodes that run copies (n); a job on any other node has that node alone"""
 
     def of(self, jobs: int | Ints) -> "Forking":
-        """Only what is by job: of one, to be asked about many assignments, or of some, one for each."""
+        """The same with the fields `BY_JOB` indexed by `jobs`.
+
+        With one job, `value` can be asked about many numbers of copies; with several, about one for each.
+        """
         return msgspec.structs.replace(self, **{name: getattr(self, name)[jobs] for name in BY_JOB})
 
     def overhead_s(self, speed: Floats | float, copies: Ints | int) -> Floats:
@@ -69,8 +74,11 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
         merges = self.lone_merges | (np.asarray(copies) > 1)
         return np.asarray(np.where(merges, rounds, 1.0) * round_s)
 
-    def value(self, speed: Floats | float, copies: Ints | int, at_home: Maybe) -> Floats:
-        """U by job (…, m), given the Σ of its copies' speeds and their number; 0 without any."""
+    def value(self, speed: Floats | float, copies: Ints | int, at_home: FlagOrFlags) -> Floats:
+        """U by job (…, m), from the sum of its copies' speeds and their number; 0 without copies.
+
+        `at_home`: the job runs on nothing but the node that it has, so it loses no time.
+        """
         overhead_s = np.where(at_home, 0.0, self.overhead_s(speed, copies))
         jct_s = self.elapsed + overhead_s + self.left / np.maximum(speed, SLOWEST)
         return np.where(copies > 0, worth(self.scale, jct_s), 0.0)
@@ -80,31 +88,32 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
         return self.value((self.speed * on).sum(axis=1), on.sum(axis=1), self.at_home(on))
 
     def at_home(self, on: Flags) -> Flags:
-        """The jobs that run on nothing but the node that they have."""
+        """By job: whether the assignment gives it only the node on which it runs now."""
         jobs = np.arange(len(self.home))
         at_home: Flags = (self.home != NOWHERE) & (on.sum(axis=1) == 1) & on[jobs, self.home]
         return at_home
 
     def free(self, on: Flags) -> Ints:
-        """Idle GPUs by node beside an assignment."""
+        """Idle GPUs by node that an assignment leaves."""
         free: Ints = self.idle - self.gpus @ on
         return free
 
     def alone(self, on: Flags) -> Flags:
-        """The jobs that can have no further node, being on one that runs no copies."""
+        """By job: whether it is on a node that runs no copies, so it can have no further node."""
         return np.asarray((on & ~self.forks).any(axis=1))
 
     def able(self) -> Flags:
-        """Where a copy would fit if nobody else were there (m, n)."""
+        """Where a copy of the job fits if no other job is there (m, n)."""
         return (self.speed > 0) & (self.gpus[:, None] <= self.idle)
 
 
-def nobody(forking: Forking) -> Flags:
+def no_copies(forking: Forking) -> Flags:
+    """The empty assignment (m, n)."""
     return np.zeros(forking.speed.shape, dtype=np.bool_)
 
 
 def bound(forking: Forking) -> float:
-    """Σ U if every job had the nodes that it likes best, as many as it may have, all to itself."""
+    """An upper bound on Σ U: every job has its fastest nodes, as many as it may have, for itself."""
     able = np.sort(np.where(forking.able(), forking.speed, 0.0), axis=1)[:, ::-1].cumsum(axis=1)
     place = np.minimum((able > 0).sum(axis=1), np.minimum(forking.most, able.shape[1])) - 1
     best = np.take_along_axis(able, np.maximum(place, 0)[:, None], axis=1)[:, 0]

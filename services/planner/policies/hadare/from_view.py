@@ -1,4 +1,4 @@
-"""From what a policy is shown to the data of an assignment. Pure."""
+"""Builds the data of an assignment from a view and its estimates. Pure."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -21,25 +21,27 @@ from services.planner.policies.kit.rigid import Rigid
 from shared.domain.arrays import Flags, Floats, Ints
 
 MEASURED = [LAYERS.index(Layer.ENTITY), LAYERS.index(Layer.TYPE)]
+"""layers of estimates that were measured"""
 NODES_APART = 16
-"""up to so many nodes the bound on the makespan knows each; of more, only their types"""
+"""nodes up to which the bound on the makespan distinguishes each; with more, only their types"""
 
 
 class CopySpeeds(msgspec.Struct, frozen=True):
-    """Of copies, by job and node (m, n)."""
+    """The speeds of copies by job and node (m, n)."""
 
     speed: Floats
     """samples/s; 0 where a copy cannot run, or nothing is known"""
     layer: Ints
+    """of each estimate: index into `LAYERS`"""
 
     @property
     def guessed(self) -> Flags:
-        """Where no copy of the kind was seen to run."""
+        """Where the speed is not measured."""
         return ~np.isin(self.layer, MEASURED)
 
 
 def copies_of(view: View, rule: Rigid) -> list[ViewJob]:
-    """The jobs that fit a node, each with its one GPU count and the types that have such a node."""
+    """The jobs that fit a node, with one GPU count each, and only the types that have such a node."""
     everywhere = _largest(view.nodes)
     jobs = [
         _copy(job, _largest(view.nodes, job.unfit) if job.unfit else everywhere, rule) for job in view.jobs
@@ -48,7 +50,7 @@ def copies_of(view: View, rule: Rigid) -> list[ViewJob]:
 
 
 def _largest(nodes: Sequence[ViewNode], unfit: Collection[NodeId] = ()) -> dict[GpuType, int]:
-    """GPUs of a node, by type."""
+    """By type: GPUs of its largest node, without the nodes `unfit`."""
     largest: dict[GpuType, int] = {}
     for node in nodes:
         if node.node_id not in unfit:
@@ -65,7 +67,7 @@ def _copy(job: ViewJob, largest: Mapping[GpuType, int], rule: Rigid) -> ViewJob:
 def table_of(
     wanted: Configurations, estimates: Estimated, jobs: Sequence[ViewJob], nodes: Sequence[ViewNode]
 ) -> CopySpeeds:
-    """`wanted`: of these jobs, each on one node."""
+    """The speeds of the jobs' copies. `wanted`: the configurations of these jobs, each on one node."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
     own = np.array([position[name] for name in wanted.nodes], dtype=np.int32)
     shape = len(wanted.jobs), len(nodes)
@@ -80,14 +82,17 @@ def table_of(
 
 
 def runs_forked(nodes: Sequence[ViewNode]) -> Flags:
-    """By node."""
+    """By node: whether it runs copies."""
     return np.array([Forked.tag() in node.modes for node in nodes], dtype=np.bool_)
 
 
 def forking_of(
     view: View, jobs: Sequence[ViewJob], speed: Floats, most: Sequence[int], utility: Utility, *, rests: bool
 ) -> Forking:
-    """`most`: copies of each job at most; `rests`: a job may stay on the one node where it runs unforked."""
+    """The data of an assignment of these jobs.
+
+    `most`: copies of each job at most; `rests`: a job may stay on the one node where it runs unforked.
+    """
     members = [(job, _nodes(job, view)) for job in jobs]
     forks = runs_forked(view.nodes)
     samples = np.array([job.samples for job in jobs])
@@ -114,7 +119,11 @@ def forking_of(
 
 
 def batch_of(forking: Forking, nodes: Sequence[ViewNode]) -> Batch:
-    """Nodes of a type as one kind where there are many: on the fastest of them, so that the bound holds."""
+    """The jobs and kinds of nodes for the bound on the makespan.
+
+    A kind is a node; where there are more than `NODES_APART`, it is a type, with the speed of its fastest
+    node, so that the bound still holds.
+    """
     if len(nodes) <= NODES_APART:
         kinds = [[index] for index in range(len(nodes))]
     else:
@@ -132,29 +141,30 @@ def batch_of(forking: Forking, nodes: Sequence[ViewNode]) -> Batch:
 
 
 def _mean_speed(speed: Floats, nodes: Sequence[ViewNode]) -> Floats:
-    """Over the GPUs of nodes that a copy can run on."""
+    """By job: the mean speed of a copy, over the GPUs of the nodes that it can run on."""
     gpus = (speed > 0) * np.array([node.gpus for node in nodes])
     mean: Floats = (speed * gpus).sum(axis=1) / gpus.sum(axis=1)
     return mean
 
 
 def _start_s(job: ViewJob, view: View) -> float:
-    """What a checkpoint and a start take: all copies wait for the slowest."""
+    """Seconds of a checkpoint and a start, on the slowest type: all copies wait for the slowest."""
     return max(view.restart_of(job.workload, name) for name in job.gpu_types)
 
 
 def _tracker_bandwidth(nodes: Sequence[ViewNode]) -> float:
-    """Bytes/s at which weights come and go, of one copy after another: they meet on some node."""
+    """Bytes/s at which the copies' weights reach the node that merges them, one copy after another."""
     return min((node.network_bandwidth for node in nodes), default=math.inf)
 
 
 def _nodes(job: ViewJob, view: View) -> list[int]:
-    """Where it has GPUs."""
+    """Positions of the nodes where the job has GPUs."""
     names = job.present.gang.nodes if job.present is not None else ()
     return [index for index, node in enumerate(view.nodes) if node.node_id in names] if names else []
 
 
 def _home(job: ViewJob, own: Sequence[int]) -> int:
+    """The one node on which the job runs unforked, or NOWHERE. `own`: the nodes where it has GPUs."""
     gang = job.present.gang if job.present is not None else None
     if gang is None or not own or type(gang.sync) is not Lockstep:
         return NOWHERE

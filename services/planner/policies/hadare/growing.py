@@ -1,10 +1,13 @@
-"""Assignments that are too large to be solved: by marginal gain, then by exchanges. Pure.
+"""Assignments that are too large for `exact`: by marginal gain, then by exchanges. Pure.
 
-`grown` gives the next copies always to the job that gains most by each, on the fastest nodes that it can
-have: one copy, or as many at once as bring most in the mean, for a second copy may not be worth its overhead
-before there is a third. Nobody gets a copy that brings nothing. So a job's gains fall and nodes only fill
-up, and what a job gains is reckoned anew only when it is its turn. `exchanged` then gives the place of a copy
-to another job, or swaps the places of two copies, as long as that helps.
+`grown` always gives the next copies to the job that gains most by each, on the fastest nodes that it can
+have. It gives one copy, or the number of copies with the largest mean gain, since a second copy may not be
+worth its overhead before there is a third. No job gets copies by which it gains nothing. A job's gains only
+fall as it gets copies and as nodes fill up, so a gain is computed anew only when its job is first in the
+queue.
+
+`exchanged` then gives the place of a copy to another job, or swaps the places of two copies, as long as that
+helps.
 """
 
 import heapq
@@ -17,18 +20,18 @@ from services.planner.solver.budget import Budget
 from shared.domain.arrays import Flags, Floats, Ints
 
 LEAST = 1e-9
-"""of the whole: what an exchange must bring"""
+"""the least gain of an exchange, relative to the whole utility"""
 GAIN_S = 3e-5
 LOOK_S = 1e-4
 CELL_S = 7e-8
-"""of reckoning one gain, of looking at all exchanges of one copy, and for each number that this takes, as
-measured on a common server: the modelled seconds"""
+"""modelled seconds of computing one gain, of looking at all exchanges of one copy, and for each number that
+these compute, as measured on a common server"""
 SWEEPS = 20
-"""through all copies, at most"""
+"""passes through all copies, at most"""
 
 
 def grown(forking: Forking, on: Flags, budget: Budget) -> Flags:
-    """The assignment with copies added until no job gains by more."""
+    """The assignment `on` with copies added, until no job gains by a further one."""
     growth = _Growth(forking, on)
     queue = [(-gain, job) for job in range(len(on)) if (gain := growth.gain(job)) is not None]
     heapq.heapify(queue)
@@ -58,10 +61,11 @@ class _Growth:
         self._order = [row[: int((forking.speed[job] > 0).sum())] for job, row in enumerate(order)]
 
     def gain(self, job: int) -> float | None:
-        """What each of the job's next copies is worth; None: it gains by none."""
+        """The mean gain of the job's next copies; None: it gains by none."""
         return self._next(job)[0]
 
     def take(self, job: int) -> None:
+        """Give the job its next copies."""
         nodes = self._next(job)[1]
         self.on[job, nodes] = True
         self._speed[job] += float(self._forking.speed[job, nodes].sum())
@@ -70,7 +74,10 @@ class _Growth:
         self._free[nodes] -= self._forking.gpus[job]
 
     def _next(self, job: int) -> tuple[float | None, Ints]:
-        """On nodes that run copies; or, of a job that has none yet, on a node that runs it alone."""
+        """The mean gain of the next copies, and their nodes.
+
+        Copies go on nodes that run copies; a job without any may go on one other node, where it runs alone.
+        """
         nodes = self._open(job)
         forks = self._forking.forks[nodes]
         if self._alone[job]:
@@ -82,7 +89,7 @@ class _Growth:
         return max(copies, alone, key=lambda found: -math.inf if found[0] is None else found[0])
 
     def _best(self, job: int, nodes: Ints) -> tuple[float | None, Ints]:
-        """Of the nodes, or of as many as it may have, those from the first on that bring most each."""
+        """The first nodes of those given, as many as have the largest mean gain; and that gain."""
         nodes = nodes[: max(int(self._forking.most[job]) - self._copies[job], 0)]
         if not len(nodes):
             return None, nodes
@@ -97,16 +104,16 @@ class _Growth:
         return (gain, nodes[: best + 1]) if gain > 0.0 else (None, nodes[:0])
 
     def _open(self, job: int) -> Ints:
-        """Nodes that have room for one more copy, the fastest first."""
+        """The nodes that have room for one more copy of the job, the fastest first."""
         order = self._order[job]
         room = (self._free[order] >= self._forking.gpus[job]) & ~self.on[job, order]
         free: Ints = order[room]
-        self._order[job] = free  # the others will have none again
+        self._order[job] = free  # nodes only fill up: the others never have room again
         return free
 
 
 def exchanged(forking: Forking, on: Flags, budget: Budget) -> Flags:
-    """An assignment that no exchange of a single place or of two makes better; or what the budget allows."""
+    """The assignment after exchanges, until none makes it better or the budget is spent."""
     trade = _Trade(forking, on)
     for _ in range(SWEEPS):
         better = False
@@ -121,7 +128,7 @@ def exchanged(forking: Forking, on: Flags, budget: Budget) -> Flags:
 
 
 class _Trade:
-    """Copies by number: exchanges change whose they are and where, and never how many."""
+    """Copies, numbered: an exchange changes the job or the node of copies, never their number."""
 
     def __init__(self, forking: Forking, on: Flags) -> None:
         self.on = on.copy()
@@ -134,7 +141,7 @@ class _Trade:
         self._least = LEAST * float(self._value.sum())
 
     def improved(self, copy: int) -> bool:
-        """Make the best exchange of one copy, if any is better than none."""
+        """Make the best exchange of one copy, if it gains enough; whether it was made."""
         job, node = int(self.owner[copy]), int(self._place[copy])
         handed, taker = self._handing(job, node)
         swapped, other = self._swapping(job, node)
@@ -147,8 +154,8 @@ class _Trade:
             self._put(copy, job, their_node)
             self._put(other, their_job, node)
             taker = their_job
-        self._reckon(job)
-        self._reckon(taker)
+        self._update(job)
+        self._update(taker)
         return True
 
     def _put(self, copy: int, job: int, node: int) -> None:
@@ -160,7 +167,7 @@ class _Trade:
         self._free[node] -= gpus[job]
         self.owner[copy], self._place[copy] = job, node
 
-    def _reckon(self, job: int) -> None:
+    def _update(self, job: int) -> None:
         on, home = self.on[job], int(self._forking.home[job])
         self._copies[job] = copies = int(on.sum())
         self._speed[job] = speed = float(self._forking.speed[job] @ on)
@@ -168,7 +175,7 @@ class _Trade:
         self._value[job] = float(self._forking.of(job).value(speed, copies, at_home))
 
     def _handing(self, job: int, node: int) -> tuple[float, int]:
-        """What is won by giving the place to another job, and to which."""
+        """The largest gain from giving the copy's place to another job, and that job."""
         forking = self._forking
         speed = forking.speed[:, node]
         gained = forking.value(
@@ -186,6 +193,7 @@ class _Trade:
         return float(won[taker]) - self._lost(job, node), taker
 
     def _lost(self, job: int, node: int) -> float:
+        """The utility that the job loses without its copy on the node."""
         forking = self._forking
         rest, home = int(self._copies[job]) - 1, int(forking.home[job])
         at_home = rest == 1 and home not in (NOWHERE, node) and bool(self.on[job, home])
@@ -193,7 +201,7 @@ class _Trade:
         return float(self._value[job] - left)
 
     def _swapping(self, job: int, node: int) -> tuple[float, int]:
-        """What is won by swapping places with another copy, and with which."""
+        """The largest gain from swapping places with another copy, and that copy."""
         forking, owner, place = self._forking, self.owner, self._place
         mine, theirs = forking.speed[job, place], forking.speed[owner, node]
         room = self._free[place] + forking.gpus[owner] >= forking.gpus[job]

@@ -8,7 +8,7 @@ from services.planner.solver.budget import Budget
 from shared.domain.arrays import Floats, Ints
 
 CELLS = 500
-"""pairs of a job and a kind of place, up to which nothing is left out"""
+"""pairs of a job and a kind of place, up to which the program has all constraints"""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,16 +29,16 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def earliest_end_s(batch: Batch, budget: Budget) -> float | None:
-    """M*: no schedule of copies ends all jobs sooner; None: the budget was out.
+    """M*: no schedule of copies ends all jobs sooner; None: the budget was spent.
 
-    Wanted: y (m, n), seconds of copies of each job on each kind, and M:
+    M* is the optimum of a linear program in y (m, n), seconds of copies of each job on each kind, and M:
 
         minimise M    Σ_i X_ji y_ji = left_j,   Σ_j W_j y_ji ≤ capacity_i M,
                       y_ji ≤ most_on_ji M,   Σ_i y_ji ≤ most_j M
 
-    Where cells are many the last two are left out, but for what they say of a job that is alone: a weaker
-    bound that is soon there. The program has z_ji = X_ji y_ji / left_j in place of y, and counts time in
-    parts of the longest job.
+    With more than `CELLS` pairs the last two constraints are left out, which is faster and makes the bound
+    weaker; the time that each job needs alone is then a bound besides. The program has z_ji = X_ji y_ji /
+    left_j in place of y, and measures time in units of the longest y.
     """
     job, kind = (where.astype(np.int32) for where in np.nonzero(batch.speed > 0))
     takes_s = batch.left[job] / batch.speed[job, kind]
@@ -53,7 +53,7 @@ def earliest_end_s(batch: Batch, budget: Budget) -> float | None:
 
 
 def _longest_alone_s(batch: Batch) -> float:
-    """With its copies on the fastest nodes, as many as it may have."""
+    """Seconds of the longest job if each is alone, with all the copies that it may have."""
     order = np.argsort(-batch.speed, axis=1, kind="stable")
     speed = np.take_along_axis(batch.speed, order, axis=1)
     before = np.cumsum(np.take_along_axis(batch.most_on, order, axis=1), axis=1)

@@ -1,4 +1,4 @@
-"""From an assignment of nodes to what a decision says of each job. Pure."""
+"""Turns an assignment of nodes into choices, reasons and standings. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from shared.domain.arrays import Flags, Ints
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """A round that opens: the jobs that may have copies, and what is known of them."""
+    """The input of a round's plan: the jobs that may have copies, and their speeds."""
 
     view: View
     jobs: Sequence[ViewJob]
@@ -26,7 +26,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True):
     forking: Forking
     division: Division
     unforked: bool
-    """a job on one node runs in lockstep"""
+    """whether a job on one node runs in lockstep; else as a single copy"""
 
 
 def choices(opening: Opening, on: Flags) -> Iterator[Choice]:
@@ -57,7 +57,7 @@ def _choice(opening: Opening, index: int, job: ViewJob, nodes: Ints) -> Choice:
 
 
 def left(view: View, queue: Sequence[ViewJob], known: Sequence[JobId], placed: set[JobId]) -> Iterator[Left]:
-    """Those without a copy. `queue`: the jobs that fit a node; `known`: those with an estimate."""
+    """Why jobs get no copy. `queue`: the jobs that fit a node; `known`: those with an estimate."""
     reasons = {job.job_id: Waiting.NO_ESTIMATE for job in queue} | dict.fromkeys(known, Waiting.OUTWEIGHED)
     for job in view.jobs:
         if job.job_id not in placed:
@@ -65,7 +65,7 @@ def left(view: View, queue: Sequence[ViewJob], known: Sequence[JobId], placed: s
 
 
 def standings(opening: Opening, on: Flags) -> Mapping[JobId, Standing]:
-    """The utility that follows from the place given; else from the best node alone."""
+    """By job: its utility with the nodes it was given; if none, with its fastest node."""
     forking = opening.forking
     alone = np.zeros_like(on)
     alone[np.arange(len(on)), np.where(forking.able(), forking.speed, 0.0).argmax(axis=1)] = True

@@ -1,15 +1,15 @@
 """HadarE (arXiv 2503.10918, sections V and VI): a job trains as copies on several nodes at once.
 
-At the opening of a round nodes are given to jobs so that the sum of their utilities is greatest, to a job
-as many as serve. Each copy trains a share of the job's rest alone on its node; when the round ends the
-copies are merged, and all go on from their mean. Speeds come from the estimator: a gang on one node
-teaches what a copy there does.
+When a round begins, jobs are given nodes so that the sum of their utilities is largest, each job as many
+nodes as it gains by. Each copy trains a share of the rest of its job, alone on its node; when the round ends,
+the copies are merged, and all go on from the mean of their weights. The speed of a copy on a node is the
+estimate of a gang on that node.
 
-Only the opening of a round is planned, as in Hadar: a node whose copy has done its share idles until the
-next. A job that is given a single node runs there in lockstep, which is the same without merging, so it
-need not start anew in every round; `hadare-literal` merges it all the same.
+HadarE plans only when a round begins, as Hadar does: a node whose copy has done its share idles until the
+next round. A job that is given a single node runs there in lockstep. That is the same training without a
+merge, so the job need not start anew in every round; `hadare-literal` merges it nevertheless.
 
-`docs/policies/hadare.md` says where this differs from what is printed.
+`docs/policies/hadare.md` says where this differs from the paper's text.
 """
 
 import math
@@ -29,7 +29,7 @@ from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hadare.dividing import Division, trimmed
 from services.planner.policies.hadare.exact import exact
-from services.planner.policies.hadare.forking import Forking, bound, nobody
+from services.planner.policies.hadare.forking import Forking, bound, no_copies
 from services.planner.policies.hadare.from_view import (
     CopySpeeds,
     batch_of,
@@ -56,11 +56,12 @@ class HadareOptions(RigidOptions, frozen=True, kw_only=True):
     copies: Annotated[int, Meta(ge=0, le=100_000)] = 0
     """f: nodes that a job may have at once; 0: all"""
     fork_from_s: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-    """a job whose running time that is left is expected to be shorter has one node, in seconds"""
+    """seconds: a job whose expected running time that is left is shorter gets one node"""
     utility: Utility = "normalised"
-    """what the end of a job is worth: 1 / completion time, times its time alone, its samples or nothing"""
+    """what a job's end is worth: 1 / completion time (`inverse`), times its time alone (`normalised`) or
+    times its samples (`raw`)"""
     division: Division = "given"
-    """who divides a job's rest: the nodes that it was `given`, or `all`, as printed"""
+    """among which nodes a job's rest is divided: those that it was `given`, or `all`, as printed"""
     prior: Literal["estimator", "pmi"] = "estimator"
     """speeds where nothing was measured; `pmi`: the types of a job compared by HadarE's eq. 10"""
     lone: Literal["lockstep", "forked"] = "lockstep"
@@ -78,7 +79,7 @@ class Hadare:
     def wants(self, view: View) -> Configurations:
         empty = [msgspec.structs.replace(node, idle=node.gpus) for node in view.nodes]
         jobs = copies_of(view, self._options.rigid_demand)
-        return configurations_for(jobs, empty, -math.inf)  # nobody is spread whom a node can hold
+        return configurations_for(jobs, empty, -math.inf)  # σ = −∞: no job is spread that fits a node
 
     def decide(
         self,
@@ -102,7 +103,7 @@ class Hadare:
         )
 
     def _opening(self, view: View, queue: Sequence[ViewJob], table: CopySpeeds) -> Opening:
-        """Of the jobs that have an estimate."""
+        """The input of the plan, for the jobs that have an estimate."""
         known = np.flatnonzero((table.speed > 0).any(axis=1))
         jobs = [queue[index] for index in known.tolist()]
         table = CopySpeeds(table.speed[known], table.layer[known])
@@ -123,18 +124,18 @@ class Hadare:
         )
 
     def _copies(self, job: ViewJob, nodes: int) -> int:
-        """f, with so many nodes that run copies; 1 for a job that ends soon."""
+        """The limit f of a job, where `nodes` nodes run copies; 1 if it ends before `fork_from_s`."""
         left_s = job.age_s * max(1.0 - job.samples_done / job.samples, 0.0)
         most = min(self._options.copies or nodes, nodes) if left_s >= self._options.fork_from_s else 1
         return max(most, 1)
 
 
 def _planned(opening: Opening, budget: Budget) -> Decision:
-    """Nodes to jobs; fewer to those that end sooner with fewer, and what is free then to the others."""
+    """The plan: an assignment; then fewer copies for jobs that end sooner so, and more for the others."""
     view, forking = opening.view, opening.forking
     on, solved = _assigned(forking, greedy=view.effort.greedy, budget=budget)
-    kept, content = trimmed(forking, on, view.round_s)
-    most = np.where(content, kept.sum(axis=1), forking.most).astype(np.int32)
+    kept, satisfied = trimmed(forking, on, view.round_s)
+    most = np.where(satisfied, kept.sum(axis=1), forking.most).astype(np.int32)
     placed = grown(msgspec.structs.replace(forking, most=most), kept, budget)
     return msgspec.structs.replace(
         solved,
@@ -145,9 +146,9 @@ def _planned(opening: Opening, budget: Budget) -> Decision:
 
 
 def _assigned(forking: Forking, *, greedy: bool, budget: Budget) -> tuple[Flags, Decision]:
-    """And how good it is known to be."""
+    """An assignment, and a decision with its stage, objective, bound and gap."""
     found = None if greedy else exact(forking, budget)
-    on = grown(forking, nobody(forking) if found is None else found, budget)
+    on = grown(forking, no_copies(forking) if found is None else found, budget)
     if found is None and not greedy:
         on = grown(forking, exchanged(forking, on, budget), budget)
     value = float(forking.values(on).sum())
@@ -158,7 +159,7 @@ def _assigned(forking: Forking, *, greedy: bool, budget: Budget) -> tuple[Flags,
 
 
 def _horizon_s(opening: Opening, budget: Budget) -> float | None:
-    """M*, if there is time for it."""
+    """M* (see `horizon`); None: there is no time left to compute it."""
     view = opening.view
     if view.effort.greedy or budget.left_s <= 0:
         return None

@@ -2,9 +2,9 @@
 
     X ∝ PMI · pcie_scaling · batch / (model weight · data weight),   PMI = TFLOP/s of tensor cores / √GB
 
-Within a job only the first two matter, and for the others no numbers are printed: so this says only how
-the types of a job compare, and the estimator how fast it is in the mean. As a guess it is poor: an RTX
-A2000 comes out faster than an RTX 3090.
+For one job only the first two factors differ between types, and the paper prints no numbers for the others.
+So eq. 10 only says how the types compare, and the job's mean speed is that of the estimator. The guess is
+poor: an RTX A2000 comes out faster than an RTX 3090.
 """
 
 import math
@@ -19,10 +19,11 @@ from shared.domain.arrays import Flags, Floats
 
 class Board(NamedTuple):
     tflops: float
-    """peak in half precision, on tensor cores where there are any; else in single precision"""
+    """peak TFLOP/s: in half precision on tensor cores if it has any, else in single precision"""
     gigabytes: float
+    """of memory"""
     pcie: float
-    """of the slot that it is made for: 1 for version 3.0, and twice as much for each later one"""
+    """the paper's pcie_scaling: 1 for PCIe 3.0, and twice as much for each later version"""
 
 
 BOARDS: Mapping[str, Board] = {
@@ -52,7 +53,7 @@ def index(gpu_type: str) -> float:
 
 
 def guessed(speed: Floats, guess: Flags, types: Sequence[GpuType]) -> Floats:
-    """Speeds (m, n) with those to be guessed replaced, each job's of the same mean as before.
+    """The speeds (m, n), with those marked in `guess` in proportion to `index`; a job's mean over them stays.
 
     `types`: of the nodes (n).
     """

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from services.planner.policies.hadare.forking import NOWHERE, Forking, nobody
+from services.planner.policies.hadare.forking import NOWHERE, Forking, no_copies
 from services.planner.policies.kit.completion import scales
 from shared.domain.arrays import Flags
 
@@ -50,7 +50,7 @@ def forking(
 
 def shared(forking: Forking, owners: Sequence[int]) -> Flags:
     """The assignment that gives each node to one job."""
-    on = nobody(forking)
+    on = no_copies(forking)
     on[list(owners), range(len(owners))] = True
     return on
 
@@ -59,7 +59,7 @@ def everything(forking: Forking) -> Iterator[Flags]:
     """Every assignment, by looking at each subset of all copies."""
     cells = np.argwhere(forking.able()).tolist()
     for chosen in product((False, True), repeat=len(cells)):
-        on = nobody(forking)
+        on = no_copies(forking)
         for (job, node), taken in zip(cells, chosen, strict=True):
             on[job, node] = taken
         if allowed(forking, on):

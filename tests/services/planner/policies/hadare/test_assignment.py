@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.planner.policies.hadare import exact as exact_module
 from services.planner.policies.hadare.exact import exact
-from services.planner.policies.hadare.forking import Forking, bound, nobody
+from services.planner.policies.hadare.forking import Forking, bound, no_copies
 from services.planner.policies.hadare.growing import exchanged, grown
 from services.planner.solver.budget import Budget
 from tests.services.planner.policies.hadare.forking_builders import (
@@ -42,7 +42,7 @@ def test_the_best_of_e7_is_found_by_both_ways() -> None:
     found = exact(P_AND_Q, Budget())
     assert found is not None
     assert (found == best).all()
-    assert (grown(P_AND_Q, nobody(P_AND_Q), Budget()) == best).all()
+    assert (grown(P_AND_Q, no_copies(P_AND_Q), Budget()) == best).all()
 
 
 def test_e7_after_a_minute() -> None:
@@ -68,7 +68,7 @@ def test_exact_is_as_good_as_looking_at_everything(of: Forking) -> None:
 @limits(max_examples=100, deadline=None)
 def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
     """At most f copies a job, room on every node, and no node idles that a job would gain by."""
-    first = grown(of, nobody(of), Budget())
+    first = grown(of, no_copies(of), Budget())
     better = grown(of, exchanged(of, first, Budget()), Budget())
     for on in (first, better):
         assert allowed(of, on)
@@ -86,7 +86,7 @@ def test_exchanges_come_near_the_best() -> None:
         best = exact(of, Budget())
         assert best is not None
         most = of.values(best).sum()
-        first = grown(of, nobody(of), Budget())
+        first = grown(of, no_copies(of), Budget())
         by_gain.append(of.values(first).sum() / most)
         after.append(of.values(exchanged(of, first, Budget())).sum() / most)
     assert max(after) <= 1.0 + 1e-6
@@ -97,9 +97,9 @@ def test_exchanges_come_near_the_best() -> None:
 
 def test_one_more_copy_goes_to_a_job_that_is_the_only_one() -> None:
     alone = forking([[10, 4, 2]], [600])
-    assert grown(alone, nobody(alone), Budget()).all()
+    assert grown(alone, no_copies(alone), Budget()).all()
     limited = forking([[4, 10, 2]], [600], most=2)
-    assert grown(limited, nobody(limited), Budget()).tolist() == [[True, True, False]]
+    assert grown(limited, no_copies(limited), Budget()).tolist() == [[True, True, False]]
 
 
 def test_of_equals_the_one_that_moves_nobody() -> None:
@@ -141,7 +141,7 @@ def test_gangs_of_unlike_sizes_are_not_solved() -> None:
 def test_exchanges_end_when_the_budget_is_spent() -> None:
     random = np.random.default_rng(2)
     of = forking(random.uniform(1, 10, (20, 10)).tolist(), random.uniform(1e3, 1e5, 20).tolist())
-    first = grown(of, nobody(of), Budget())
+    first = grown(of, no_copies(of), Budget())
     assert (exchanged(of, first, Budget(seconds=0.0)) == first).all()
 
 
@@ -153,7 +153,7 @@ def test_more_copies_than_nodes_change_nothing(of: Forking, extra: int) -> None:
         forking(of.speed.tolist(), of.left.tolist(), idle=of.idle.tolist(), most=nodes + each)
         for each in (0, extra)
     )
-    assert (grown(free, nobody(free), Budget()) == grown(more, nobody(more), Budget())).all()
+    assert (grown(free, no_copies(free), Budget()) == grown(more, no_copies(more), Budget())).all()
     first, second = exact(free, Budget()), exact(more, Budget())
     assert (first is None) == (second is None)
     if first is not None and second is not None:

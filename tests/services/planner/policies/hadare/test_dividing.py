@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schemas.ids import NodeId
 from schemas.placement import Forked, Gang
 from services.planner.policies.hadare.dividing import fastest, shares, trimmed
-from services.planner.policies.hadare.forking import Forking, nobody
+from services.planner.policies.hadare.forking import Forking, no_copies
 from services.planner.policies.hadare.growing import grown
 from services.planner.solver.budget import Budget
 from shared.domain import gangs
@@ -136,19 +136,19 @@ def test_a_slow_node_does_not_make_a_job_slower_in_any_round(slow: float, copies
     kept, content = trimmed(of, shared(of, [0, 0]), 90.0)
     assert kept.sum() == copies
     assert content.tolist() == [copies == 1]
-    assert grown(of, nobody(of), Budget()).sum() == copies
+    assert grown(of, no_copies(of), Budget()).sum() == copies
 
 
 def test_a_round_that_is_all_overhead_forks_nobody() -> None:
     of = forking([[10.0, 10.0]], [36_000.0], start_s=15.0, period_s=15.0)
     assert trimmed(of, shared(of, [0, 0]), 15.0)[0].sum() == 1
-    assert grown(of, nobody(of), Budget()).sum() == 1
+    assert grown(of, no_copies(of), Budget()).sum() == 1
 
 
 @given(of=forkings(), round_s=st.sampled_from([10.0, 360.0, 1e6]))
 @limits(max_examples=60, deadline=None)
 def test_every_job_keeps_its_fastest_nodes_and_ends_no_later(of: Forking, round_s: float) -> None:
-    on = grown(of, nobody(of), Budget())
+    on = grown(of, no_copies(of), Budget())
     kept, content = trimmed(of, on, round_s)
     assert (kept <= on).all()
     assert (kept[~content] == on[~content]).all()

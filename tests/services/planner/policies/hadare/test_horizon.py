@@ -7,7 +7,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from services.planner.policies.hadare import horizon
-from services.planner.policies.hadare.forking import Forking, nobody
+from services.planner.policies.hadare.forking import Forking, no_copies
 from services.planner.policies.hadare.growing import grown
 from services.planner.policies.hadare.horizon import Batch, earliest_end_s
 from services.planner.solver.budget import Budget
@@ -64,7 +64,7 @@ def test_no_schedule_of_rounds_ends_sooner(of: Forking, slot_s: float) -> None:
         if not len(going):
             break
         part = cut(of, going, left)
-        on = grown(part, nobody(part), Budget())
+        on = grown(part, no_copies(part), Budget())
         rate = (part.speed * on).sum(axis=1)
         took = np.min(np.append(part.left[rate > 0] / rate[rate > 0], slot_s))
         at += float(took)
