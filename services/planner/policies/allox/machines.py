@@ -20,7 +20,8 @@ class Kind(msgspec.Struct, frozen=True):
 
     gpu_type: GpuType
     relaxed: bool = False
-    """whether their nodes let tasks of a round follow one another, where that matters"""
+    """whether their nodes run relaxed gangs, so that one GPU can compute all tasks of a round one after
+    another; false wherever a machine is a gang"""
 
     def runs(self, job: ViewJob) -> bool:
         return self.gpu_type in job.gpu_types and not (self.relaxed and job.lacks({Relaxed}))
@@ -32,29 +33,30 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[tuple[ViewNode, ...], ...]
     """by kind"""
     idle: dict[NodeId, int]
-    """GPUs that nobody has"""
+    """by node: GPUs that no job has"""
     free_in_s: tuple[tuple[float, ...], ...]
-    """d by kind and GPU, ascending; 0: idle"""
+    """d by kind and GPU, ascending: seconds until it is free; 0: it is idle"""
 
     def gpus(self, kind: int) -> int:
-        """All of them, idle or not."""
+        """All GPUs of a kind, idle or not."""
         return len(self.free_in_s[kind])
 
     def empty(self, kind: int, gpus: int) -> Configuration:
-        """Where so many GPUs would be if all were idle; there are as many."""
+        """A place for `gpus` GPUs of a kind, if all were idle; the kind must have as many."""
         return _found(self.nodes[kind], gpus, {node.node_id: node.idle for node in self.nodes[kind]})
 
     def room(self, kind: int, gpus: int, idle: Mapping[NodeId, int]) -> Configuration:
-        """Empty: there is none."""
+        """A place on the `idle` GPUs of a kind; empty: there is no room."""
         return _found(self.nodes[kind], gpus, idle)
 
 
 def machines(
     view: View, kept: Sequence[Choice], idle: dict[NodeId, int], left_s: Sequence[float], *, in_gangs: bool
 ) -> Machines:
-    """`left_s`: how long each of those that are `kept` still runs; `idle`: what they leave.
+    """The machines of a view.
 
-    `in_gangs`: all tasks of a round have a GPU each.
+    `left_s`: seconds that each of the `kept` jobs still runs; `idle`: the GPUs that they leave, by node;
+    `in_gangs`: each task of a round has a GPU of its own.
     """
     groups: dict[Kind, list[ViewNode]] = {}
     for node in view.nodes:
@@ -82,7 +84,7 @@ def machines(
 
 
 def _busy(kept: Sequence[Choice], left_s: Sequence[float]) -> dict[NodeId, list[float]]:
-    """When each GPU in use is free, by node. GPUs of a rota are free when the last of its jobs has ended."""
+    """By node: in how many seconds each GPU in use is free; one of a rota, once all jobs of it have ended."""
     ends: dict[str, tuple[Gang, float]] = {}
     for choice, seconds in zip(kept, left_s, strict=True):
         holder = in_turns.holder(choice.job_id, choice.gang)

@@ -1,18 +1,18 @@
-"""Which job runs on which machine, and when in its turn: an assignment of least cost. Pure.
+"""Assigns jobs to machines and to positions in their lists, so that completion times are least. Pure.
 
-Machine i is free in d_i seconds, job j takes p_ij on it. As the k-th from last there, its time delays its own
-end and those of the k − 1 jobs behind it, so that it costs
+Machine i is free in d_i seconds, and job j takes p_ij seconds on it. If j is the k-th from last in its list,
+these seconds delay the end of j and of the k − 1 jobs behind it. So this place (i, k) costs
 
     k · p_ij + d_i                      Σ over jobs = Σ of their completion times, from now
 
-Each job gets one place (i, k), each place one job. Machines of a kind are alike but for d_i, so the flow
-below knows places by kind and k alone, and each of them has the same machines, the soonest free first. No
-best assignment leaves out a k that a machine's later ones need, or takes a machine before one that is free
-sooner.
+Each job gets one place, and each place one job. The machines of a kind differ only by d_i. So the flow below
+has places by kind and k only; each of them has room for one job on each machine of the kind, and takes the
+machines in the order in which they are free. This loses nothing: no best assignment skips a position in a
+list, or uses a machine where one that is free sooner is unused.
 
-A gang of W GPUs takes W places of one k; a flow may divide them, and the job is then where most of them are.
-Each of its places costs k · p_ij / W, and d_i in parts of the mean W. So with gangs of one size it is the
-same program.
+A gang of W GPUs takes W places of one k. If the flow divides them over several k or kinds, the job is put
+where most of them are. Each of its places costs k · p_ij / W + d_i / mean W, so with gangs of one size the
+program is the same.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from shared.domain.arrays import Floats, Ints
 from shared.domain.sums import plain_sum
 
 TICK_S = 1e-3
-"""costs are whole ticks"""
+"""costs are whole numbers of ticks of this length"""
 TICKS_MOST = 1e12
-"""of any cost; where one is larger, ticks are longer"""
+"""the largest cost in ticks; ticks are longer where it would be exceeded"""
 LONGEST_S = 1e9
-"""three decades; what takes longer counts as that long, else ticks would be too coarse for the others"""
+"""thirty years; longer times count as this, else ticks would be too coarse for all others"""
 LEVELS = 6
-"""k goes so far at first, then to twice that, until no job has the last; never beyond the number of jobs"""
+"""the largest k at first; it is doubled until no job has the largest, up to the number of jobs"""
 
 
 class ListPlace(msgspec.Struct, frozen=True):
@@ -47,10 +47,11 @@ class Matching(msgspec.Struct, frozen=True):
 
 
 def matched(seconds: Floats, free_in_s: Sequence[Sequence[float]], widths: Ints | None = None) -> Matching:
-    """`seconds` [J, C]: of each job on a machine of each kind, above 0; inf where it cannot run.
+    """The best place of each job.
 
-    `free_in_s`: d of each machine by kind, ascending. `widths` [J]: GPUs of each job, if not one; of a kind
-    on which it can run there are as many. Of jobs alike on a kind the first ones come first there.
+    `seconds` [J, C]: p by job and kind of machine, above 0; inf where the job cannot run. `free_in_s`: d of
+    each machine by kind, ascending. `widths` [J]: W of each job, by default 1; each kind on which a job can
+    run has as many machines. Of jobs that are alike on a kind, those given first come first in its lists.
     """
     able = np.flatnonzero(np.isfinite(seconds).any(axis=1))
     places: list[ListPlace | None] = [None] * len(seconds)
@@ -85,7 +86,7 @@ class _Program:
         self._free = [np.unique(own, return_counts=True) for own in ends]
 
     def solved(self, levels: int) -> Ints | None:
-        """Places of each job [J, C, K]; None: so few levels have no room for all."""
+        """How many of its W places each job has, by kind and k [J, C, K]; None: `levels` are too few."""
         jobs, kinds = self._seconds.shape
         sink = jobs + kinds * levels
         flow, level = SimpleMinCostFlow(), np.arange(levels)
@@ -116,7 +117,7 @@ class _Program:
         return found.reshape(jobs, kinds, levels)
 
     def cost_s(self, units: Ints) -> float:
-        """Of whole jobs; machines of a kind are taken in order."""
+        """The cost of these places in seconds; the machines of a kind are taken in order."""
         k = np.arange(1, units.shape[2] + 1)
         finite = np.where(np.isfinite(self._seconds), self._seconds, 0.0)
         own = (units * k * (finite / self._widths[:, None])[:, :, None]).sum()

@@ -1,7 +1,7 @@
-"""AlloX (EuroSys '20): jobs on the machines, and in the turns there, that make mean completion time least.
+"""AlloX (EuroSys '20): matches jobs to machines, and to positions in their lists, for the least mean JCT.
 
-Whenever a job comes or a GPU frees, all waiting jobs are matched to machines anew, each to a place from the
-end of a machine's list. What is first on the list of an idle machine starts; nothing that runs is moved.
+Whenever a job comes or a GPU is freed, all waiting jobs are matched anew, each to a position in the list of
+some machine. The first job on the list of an idle machine starts; no running job is moved.
 
 | name | a machine is |
 |---|---|
@@ -31,9 +31,9 @@ from services.planner.solver.problem import Solve
 from shared.domain.arrays import Floats
 
 SHORTEST_S = 1e-3
-"""a job that is nearly over still takes this long"""
+"""the least time that a job counts as still taking"""
 ARC_S = 1e-6
-"""a job and a kind of machine, as measured on a common server: the modelled seconds"""
+"""modelled seconds for each job and kind of machine, as measured on a common server"""
 
 Rows = dict[tuple[int, int], int]
 """the row that was asked about, by job and kind"""
@@ -55,7 +55,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allox:
-    """The GPU and the turn there for each job that make mean completion time least; nothing is moved."""
+    """For each job the machine and the turn there that make mean completion time least; no job is moved."""
 
     Options = AlloxOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = {
@@ -65,7 +65,7 @@ class Allox:
     modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Relaxed})
     asks_modes: ClassVar[bool] = True
     gang: ClassVar[bool] = False
-    """a machine is as many GPUs as a job asks for, even where nodes let tasks follow one another"""
+    """a machine is as many GPUs as a job asks for, even on nodes that run relaxed gangs"""
 
     def __init__(self, options: AlloxOptions) -> None:
         self._options = options
@@ -105,10 +105,10 @@ class Allox:
             configurations=len(wanted),
         )
 
-    # ---- what is seen
+    # ---- jobs and machines
 
     def _seen(self, view: View) -> Unplaced:
-        """Of the same view as the last time, the same."""
+        """The jobs and machines of a view; computed once for each view."""
         if self._last is None or self._last.view is not view:
             self._last = self._look(view)
         return self._last
@@ -147,13 +147,13 @@ class Allox:
         return self._samples(job, running.gang.gpus) / max(running.throughput, 1e-9)
 
     def _samples(self, job: ViewJob, scale: int) -> float:
-        """That are still to do, as far as one may know. `scale`: tasks of a round."""
+        """Samples that are still to do; with `sizes=unit`, those of one round. `scale`: tasks of a round."""
         if self._options.sizes == "unit":
             return float(scale * job.batch_size)
         return max(job.samples - job.samples_done, 0.0)
 
     def _scale(self, job: ViewJob, there: Machines, *, in_gangs: bool) -> int:
-        """Of the job's counts one that some kind of machine has room for."""
+        """The tasks of a round: one of the job's counts that some kind of machine has room for; 0: none."""
         own = [(number, kind) for number, kind in enumerate(there.kinds) if kind.runs(job)]
         possible = [
             tasks
@@ -186,10 +186,10 @@ class Allox:
         return matched(seconds, seen.machines.free_in_s, widths)
 
     def _started(self, seen: Unplaced, found: Matching) -> dict[int, tuple[int, Configuration]]:
-        """Kind and place of the jobs that are first on the lists of idle machines.
+        """By job that starts: the kind of its machine, and its place.
 
-        Those are the jobs with the highest places of a kind, as far as GPUs are idle. A gang whose turn it
-        is and that has no room yet keeps those behind it waiting, else it might wait for ever.
+        The jobs of a kind start in descending order of k, as long as GPUs are idle. A gang that is next and
+        has no room yet holds up the jobs behind it, else it might wait for ever.
         """
         idle, started = dict(seen.machines.idle), dict[int, tuple[int, Configuration]]()
         for kind in range(len(seen.machines.kinds)):
@@ -203,7 +203,7 @@ class Allox:
         return started
 
     def _left(self, seen: Unplaced, found: Matching, started: Collection[int]) -> Iterator[Left]:
-        """The first in their turn first, then those that are in none."""
+        """Why jobs do not start: those in some list by their turn, then those in none."""
         queued = [job for kind in range(len(seen.machines.kinds)) for job in _queue(found, kind)]
         places = {job: place for job, place in enumerate(found.places) if place is not None}
         for job in sorted(set(queued) - set(started), key=lambda job: (-places[job].level, job)):
@@ -228,7 +228,7 @@ def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:
 
 
 def _queue(found: Matching, kind: int) -> list[int]:
-    """The jobs of a kind of machine, those first that are first in their turn."""
+    """The jobs on the lists of a kind of machine, in the order in which they start."""
     own = [
         (-place.level, job)
         for job, place in enumerate(found.places)

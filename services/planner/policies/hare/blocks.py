@@ -1,26 +1,31 @@
-"""Shares of GPUs in place of a list of tasks: what scales of Hare's offline problem. Pure.
+"""Gives jobs shares of GPUs. This replaces Hare's list of all tasks, which is too long to plan. Pure.
 
-The jobs of the least time left over weight come first. Each takes GPUs for the D tasks of a round, one after
-the other where the task ends first on what is left of the GPU:
+Jobs come in ascending order of time left over weight. Each takes GPUs for the D tasks of a round, one after
+the other, where the task ends first on what is left of the GPU:
 
     k_m := 0;    D times: m = argmin (k_m + 1) · p_m / (1 − u_m) over u_m < FULL,  k_m += 1
     T = max_m k_m · p_m / (1 − u_m) + exchange;                                    u_m += k_m · p_m / T
 
-u_m is the share of GPU m that is spoken for. So while a job exchanges gradients, and on GPUs that wait for
-slower ones of its round, others compute.
+p_m are the seconds of a task on GPU m, u_m is the share of the GPU's time that is given away already, and T
+are the seconds of the job's round. While a job exchanges gradients, and on GPUs that wait for slower ones of
+its round, other jobs compute.
 
-GPUs are divided into *rooms*, and no job has tasks in two of them: whoever is the first on GPUs makes a
-room of those on which it has tasks, and who comes later joins one or makes another. So no rota grows beyond
-the GPUs that its first job took. Of all rooms, those that are there and those that could be made on one node,
-on one GPU or anywhere, a job takes the one with the least
+GPUs are divided into *rooms*, and no job has tasks in two of them. A job makes a new room of GPUs that are in
+none, or joins one. So no rota grows beyond the GPUs that its first job took. Of all rooms that exist, or
+could be made on one GPU, on one node or anywhere, a job takes the one with the least
 
-    (rounds left · weight) · T + what is lost by all who then move
+    (rounds left · weight) · T + weighted seconds that are lost by all jobs that then move
 
-A room of the last plan goes on as long as nobody makes another of its GPUs, so an arrival that joins it
-moves nobody; and nobody moves for rounds that are little shorter, since the next event may bring others.
-A job has no tasks on a GPU where it would not have one round in TURNS_MOST of the shortest there: its
-turn would hold up the others by more than the share that is left; nor where as many jobs are as may be,
-or without the memory for it beside them.
+A room of the last plan goes on unless a job makes another room of its GPUs, so a new job that joins it moves
+no other job. And no job moves for a round that is only little shorter (`GAINS`), since the next event may
+bring others.
+
+A job gets no tasks on a GPU if
+
+- it would make less than one round in TURNS_MOST rounds of the fastest job there: its turn would delay the
+  others by more than the share that is left;
+- `residents_max` jobs have tasks there already;
+- its memory has no room for the job beside them.
 """
 
 import heapq
@@ -32,79 +37,87 @@ import msgspec
 from shared.domain.sums import plain_sum
 
 RESIDENTS_MOST = 16
-"""jobs whose processes one GPU holds, by default: as of the setting `residents_max`"""
+"""jobs whose processes one GPU holds at most, by default, as in the setting `residents_max`"""
 TURNS_MOST = 8
-"""rounds of a job in a cycle"""
+"""rounds of a job in a cycle, at most"""
 GAINS = 1.25
-"""times as long as at its new place a round of a job takes where it is, at the least, for it to move"""
+"""a job moves only if its round takes at least so many times as long where it is as at the new place"""
 FULL = 0.98
-"""a GPU of which so much is spoken for takes no more jobs"""
+"""share of a GPU's time from which on it takes no further job"""
 
 
 class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is to get shares of GPUs."""
+
     tasks: int
     """D: of a round"""
     task_s: Sequence[float]
     """p [M]: by GPU; inf where it cannot run"""
     exchange_s: Callable[[Sequence[int]], float]
-    """of a round with tasks on these GPUs"""
+    """seconds of the exchange of gradients, if the job has tasks on these GPUs"""
     worth: float = 1.0
     """rounds left times weight: what a second of a round is worth"""
     moving_s: float = 0.0
-    """lost when it starts anew, times its weight; 0: it has not run yet"""
+    """seconds lost when it starts anew, times its weight; 0: it has not run yet"""
     switching_s: float = 0.0
-    """the same, to GPUs where its processes stand by"""
+    """the same for a start on GPUs where its processes stand by"""
     stands_by: Callable[[Sequence[int]], bool] = lambda _: False
-    """whether they do on all of these GPUs"""
+    """whether its processes stand by on all of these GPUs"""
     memory: Sequence[float] = ()
-    """[M]: share of a GPU's memory that it takes; empty: nobody knows"""
-    liked: frozenset[int] = frozenset()
-    """GPUs that it takes before others that are as good"""
+    """[M]: share of a GPU's memory that it takes; empty: not known"""
+    own_node_gpus: frozenset[int] = frozenset()
+    """GPUs of nodes where it runs or stands by, which it takes before others that are as fast"""
     kept: Mapping[int, int] = {}
     """tasks of a round that it has and keeps, by GPU that has any; none: it may have any"""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs on which jobs are by now, together."""
+    """GPUs that jobs hold together now: those of a rota, or of one job."""
 
     gpus: tuple[int, ...]
     jobs: frozenset[int]
-    """by position in the queue"""
+    """positions in the queue"""
     fixed: bool = False
-    """nobody may be moved"""
+    """its jobs may not be moved"""
     open: bool = True
-    """others may join"""
+    """other jobs may join"""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
     """A job's part in the plan."""
 
     job: int
-    """by position in the queue"""
+    """position in the queue"""
     tasks: dict[int, int]
-    """of a round, by GPU that has any"""
+    """tasks of a round, by GPU that has any"""
     exchange_s: float
     round_s: float
-    """T: from one round to the next, beside those before it in the queue"""
+    """T: seconds from one round to the next, beside the jobs before it in the queue"""
 
 
 class HareRoom(msgspec.Struct, kw_only=True):
+    """GPUs that are divided among the same jobs."""
+
     gpus: tuple[int, ...]
     held: int | None
-    """the position of what it goes on from; None: it is new"""
+    """the position of the `Held` that it goes on from; None: it is new"""
     open: bool = True
+    """other jobs may join"""
     blocks: list[Block] = []
     unused: list[int] = []
-    """of its GPUs those where nobody has tasks, once somebody has tasks on others"""
+    """its GPUs on which no job has tasks, once some job has tasks on others"""
     full: bool = False
     """none of its GPUs takes another job"""
 
 
 class _Offer(msgspec.Struct, frozen=True):
+    """GPUs on which a job may get tasks: of a room, or for a new one."""
+
     gpus: Sequence[int]
     room: HareRoom | None = None
-    """None: one is made, of `held` or of the GPUs that are used"""
+    """None: a room is made, of `held` or else of the GPUs on which the job gets tasks"""
     held: int | None = None
+    """the position of the `Held` of which the room is made"""
 
 
 def blocks(
@@ -113,9 +126,9 @@ def blocks(
     held: Sequence[Held] = (),
     residents_max: int = RESIDENTS_MOST,
 ) -> list[HareRoom]:
-    """The rooms in which somebody gets GPUs, the first in the queue served first.
+    """The rooms in which some job gets tasks; the first job of the queue is served first.
 
-    `nodes`: the GPUs of each. `residents_max`: jobs with tasks on one GPU; more only where they keep it.
+    `nodes`: the GPUs of each. `residents_max`: jobs with tasks on one GPU at most, except those that keep it.
     """
     jobs = list(queue)
     plan = _Plan(jobs, nodes, held, residents_max)
@@ -139,10 +152,10 @@ class _Plan:
         self._jobs, self._nodes, self._held, self._residents_max = jobs, nodes, held, residents_max
         self._used, self._residents, self._memory = [0.0] * gpus, [0] * gpus, [0.0] * gpus
         self._longest_s = [math.inf] * gpus
-        """of a round of somebody who comes"""
+        """by GPU: the longest round that a further job may have there"""
         self._room_of: list[HareRoom | None] = [None] * gpus
         self._held_of: list[int | None] = [None] * gpus
-        """what is held and not yet a room"""
+        """by GPU: the position of its `Held`, unless a room has been made of that"""
         self._own = {job: number for number, one in enumerate(held) for job in one.jobs}
         self.rooms: list[HareRoom] = []
         for number, one in enumerate(held):
@@ -152,19 +165,20 @@ class _Plan:
                 self._open(HareRoom(gpus=one.gpus, held=number, open=one.open))
         for job in jobs:
             for gpu in job.kept:
-                self._comes(job, gpu)
+                self._add_resident(job, gpu)
 
     def keep(self, number: int, job: BlockJob) -> None:
+        """Give a job that may not be moved the tasks that it has."""
         exchange_s = job.exchange_s(sorted(job.kept))
         left = {gpu: max(1.0 - self._used[gpu], 1.0 - FULL) for gpu in job.kept}
         busy_s = max(count * job.task_s[gpu] / left[gpu] for gpu, count in job.kept.items())
         own = Block(job=number, tasks=dict(job.kept), exchange_s=exchange_s, round_s=busy_s + exchange_s)
         room = self._room_of[next(iter(job.kept))]
         assert room is not None, "of what is fixed there are rooms from the beginning"
-        self._speaks_for(job, own, room)
+        self._assign(job, own, room)
 
     def seat(self, number: int, job: BlockJob) -> None:
-        """In no room, if there is none that it can use."""
+        """Give a job tasks in the room of least cost; none, if there is no room that it can use."""
         free = self._free(job)
         each_s = [
             own / left if left and own <= left * longest_s else math.inf
@@ -189,12 +203,12 @@ class _Plan:
                 found = cost, own, offer
         if found is not None:
             _, own, offer = found
-            self._speaks_for(job, own, offer.room or self._made(offer, own))
+            self._assign(job, own, offer.room or self._made(offer, own))
             for gpu in own.tasks:
-                self._comes(job, gpu)
+                self._add_resident(job, gpu)
 
     def _free(self, job: BlockJob) -> list[float]:
-        """The share of each GPU that is left for the job; 0: it may not go there."""
+        """By GPU: the share of its time that the job could have; 0: the job may not have tasks there."""
         takes = job.memory or [0.0] * len(self._used)
         fits = [not there or there + own <= 1.0 for there, own in zip(self._memory, takes, strict=True)]
         return [
@@ -203,7 +217,10 @@ class _Plan:
         ]
 
     def _cost(self, number: int, offer: _Offer, round_s: float, used: Collection[int]) -> float:
-        """Of the job itself, were its rounds so long there. `used`: GPUs with tasks; none: not known yet."""
+        """The cost for the job itself, if its rounds take `round_s` there.
+
+        `used`: the GPUs on which it gets tasks; empty: not known yet.
+        """
         job, own = self._jobs[number], self._own.get(number)
         if own is not None and own == (offer.room.held if offer.room else offer.held):
             return job.worth * round_s
@@ -213,7 +230,7 @@ class _Plan:
         return job.worth * round_s * gains + (job.switching_s if warm else job.moving_s)
 
     def _others_s(self, number: int, offer: _Offer, own: Block) -> float:
-        """Of those who move for it: it makes a room of their GPUs, or leaves them nothing there."""
+        """The cost for jobs that have to move, since the job takes over their GPUs or all their time."""
         if offer.room is not None or (offer.held is not None and self._load(own) < FULL):
             return 0.0
         held = {one for gpu in own.tasks if (one := self._held_of[gpu]) is not None}
@@ -221,12 +238,16 @@ class _Plan:
         return plain_sum(self._jobs[job].moving_s for job in sorted(jobs))
 
     def _load(self, own: Block) -> float:
-        """Of the GPU that it uses most."""
+        """The share of time that the job takes of the GPU that it uses most."""
         task_s = self._jobs[own.job].task_s
         return max(tasks * task_s[gpu] for gpu, tasks in own.tasks.items()) / own.round_s
 
     def _offers(self, each_s: Sequence[float]) -> Iterator[_Offer]:
-        """GPUs of which it could make a room, those first that nobody has; rooms; what could go on as one."""
+        """The GPUs on which a job could get tasks.
+
+        First new rooms of GPUs that no job holds, then rooms, then held GPUs that could become a room, last
+        new rooms that include held GPUs.
+        """
         unclaimed = [
             [gpu for gpu in node if self._room_of[gpu] is None and each_s[gpu] < math.inf]
             for node in self._nodes
@@ -246,10 +267,11 @@ class _Plan:
             yield from _made_of(nodes, each_s)
 
     def _preferred(self, job: BlockJob) -> Callable[[int], int]:
-        """Of GPUs that are as good: its own first, those of others last."""
-        return lambda gpu: 0 if gpu in job.liked else 1 if self._held_of[gpu] is None else 2
+        """The rank of a GPU among equally fast ones: the job's own nodes first, GPUs held by others last."""
+        return lambda gpu: 0 if gpu in job.own_node_gpus else 1 if self._held_of[gpu] is None else 2
 
     def _made(self, offer: _Offer, own: Block) -> HareRoom:
+        """A new room by the offer: of held GPUs as they are, or of the GPUs that the block uses."""
         if offer.held is not None:
             return self._open(HareRoom(gpus=tuple(offer.gpus), held=offer.held))
         for one in {self._held_of[gpu] for gpu in own.tasks} - {None}:
@@ -264,11 +286,11 @@ class _Plan:
         self.rooms.append(room)
         return room
 
-    def _comes(self, job: BlockJob, gpu: int) -> None:
+    def _add_resident(self, job: BlockJob, gpu: int) -> None:
         self._residents[gpu] += 1
         self._memory[gpu] += job.memory[gpu] if job.memory else 0.0
 
-    def _speaks_for(self, job: BlockJob, own: Block, room: HareRoom) -> None:
+    def _assign(self, job: BlockJob, own: Block, room: HareRoom) -> None:
         room.blocks = [*room.blocks, own]
         for gpu, tasks in own.tasks.items():
             self._used[gpu] += tasks * job.task_s[gpu] / own.round_s
@@ -278,7 +300,7 @@ class _Plan:
 
 
 def _made_of(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterator[_Offer]:
-    """One GPU, one node's, or any."""
+    """New rooms: on the GPU with the shortest task, on one node, or anywhere."""
     anywhere = [gpu for gpus in nodes for gpu in gpus]
     if anywhere:
         yield _Offer([min(anywhere, key=lambda gpu: (each_s[gpu], gpu))])
@@ -290,7 +312,7 @@ def _made_of(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterato
 
 
 def _least_s(job: BlockJob, offer: _Offer, rates: Sequence[float]) -> float:
-    """No round is shorter, were its tasks as small as one likes."""
+    """A lower bound on the seconds of a round: that of tasks which can be divided at will."""
     rate = plain_sum([rates[gpu] for gpu in offer.gpus])
     return job.tasks / rate if rate else math.inf
 
@@ -298,7 +320,10 @@ def _least_s(job: BlockJob, offer: _Offer, rates: Sequence[float]) -> float:
 def _dealt(
     number: int, job: BlockJob, gpus: Sequence[int], each_s: Sequence[float], preferred: Callable[[int], int]
 ) -> Block | None:
-    """`each_s`: of a task on what is left of each GPU. None: it can use none of these."""
+    """The job's tasks dealt to these GPUs; None: it can use none of them.
+
+    `each_s`: by GPU, the seconds of a task on what is left of its time.
+    """
     usable = [(each_s[gpu], preferred(gpu), gpu) for gpu in gpus if each_s[gpu] < math.inf]
     if not usable:
         return None
@@ -319,7 +344,7 @@ def _dealt(
 
 
 def components(plan: Sequence[Block]) -> Iterator[list[Block]]:
-    """Blocks that share GPUs, directly or by way of others; each in the order of the plan."""
+    """The groups of blocks that share GPUs, directly or through others; each in the order of the plan."""
     owner: dict[int, int] = {}
     parent = list(range(len(plan)))
 

@@ -1,6 +1,6 @@
-"""Where jobs are by now, which of that stays, and who may join it. Pure.
+"""The places that jobs have now: which of them stay, and which further jobs may join. Pure.
 
-The GPUs of a node are alike, so it matters only that each place has as many of them as it holds.
+The GPUs of a node are alike. So a place is given any GPUs of its nodes, as many as it holds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,18 @@ class HarePlace(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...]
     """by position, ascending"""
     tasks: Mapping[JobId, Mapping[int, int]]
-    """of a round, by job and GPU that has any"""
+    """tasks of a round, by job and GPU that has any"""
     kept: bool
-    """somebody may not be moved, so nobody is"""
+    """some job there may not be moved, so none is moved"""
     joinable: bool
-    """others may take turns there too"""
+    """other jobs may take turns there, too"""
 
 
 def places_of(view: View, nodes: Sequence[ViewNode]) -> tuple[HarePlace, ...]:
-    """Those that stay come first, then others, as far as their GPUs are idle. `nodes`: of single GPUs."""
+    """The places whose GPUs are idle in the view, those that are kept first.
+
+    `nodes`: the nodes whose idle GPUs are numbered, one after the other.
+    """
     holders: dict[str, list[tuple[ViewJob, Gang]]] = {}
     for job in view.jobs:
         if job.present is not None:
@@ -57,7 +60,7 @@ def _stays(jobs: Sequence[tuple[ViewJob, Gang]]) -> bool:
 def _place(
     jobs: Sequence[tuple[ViewJob, Gang]], free: dict[NodeId, list[int]], closed: frozenset[NodeId]
 ) -> HarePlace | None:
-    """It takes its GPUs from those that are free; None: they are not there."""
+    """The place of jobs that hold the same GPUs, which are taken from `free`; None: they are not free."""
     gang, kept = jobs[0][1], _stays(jobs)
     if any(len(free.get(one.node, ())) < one.gpus for one in gang.members):
         return None

@@ -1,11 +1,12 @@
 """Hare (IEEE TCC 2024), offline: the least weighted completion time of jobs that take turns on unlike GPUs.
 
-A round is a fixed number of tasks, which need neither as many GPUs nor the same start; a GPU goes over to
-another job in milliseconds, and jobs that share GPUs exchange gradients while others compute. What is planned
-are shares of GPUs, and from them turns (`blocks`, `rotas`): a reconstruction; see docs/policies/hare.md.
+A round of a job is a fixed number of tasks, which need neither a GPU each nor the same start. A GPU switches
+to another job in milliseconds, and while a job exchanges gradients, the jobs that share its GPUs compute. The
+policy plans shares of GPUs (`blocks`), and turns by these shares (`rotas`). It is a reconstruction; see
+docs/policies/hare.md.
 
-It is asked whenever a job comes or ends, knows how long jobs are and not which are to come. A rota in which
-somebody may not be moved stays as it is but for its turns, and who comes may join it: that moves nobody.
+It plans whenever a job comes or ends. It knows how long jobs are, and not which jobs are to come. A rota with
+a job that may not be moved keeps its jobs and GPUs; only its turns change, and new jobs may join it.
 """
 
 import hashlib
@@ -49,7 +50,7 @@ class Hare:
         self._options = options
 
     def wants(self, view: View) -> Configurations:
-        """Nothing: no estimate is about GPUs that are shared."""
+        """No configurations: estimates are not about GPUs that are shared."""
         return explicit((), view.nodes)
 
     def decide(
@@ -71,7 +72,7 @@ class Hare:
         )
 
     def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
-        """Each with the place that it keeps."""
+        """The rotas of the plan, each with the present place that it keeps; None: it is a new one."""
         rooms = blocks(map(scene.block, scene.queue), scene.gpus, scene.held, self._options.residents_max)
         jobs = {block.job: _rota_job(scene, block.job) for room in rooms for block in room.blocks}
         rota = partial(rota_of, jobs=jobs, switch_s=self._options.switch_s)
@@ -95,7 +96,7 @@ class Hare:
 
 
 def _parts(room: HareRoom) -> list[list[Block]]:
-    """Jobs that share GPUs, where not all do; else none."""
+    """The groups of a room's jobs that share GPUs; empty if all jobs are in one group."""
     found = list(components(room.blocks))
     return found if len(found) > 1 else []
 
@@ -132,10 +133,10 @@ def _choices(
 
 
 def _name(view: View, members: Members, jobs: Sequence[HareJob], taken: Collection[RotaId]) -> RotaId:
-    """That of a rota that one of the jobs has on these GPUs, else a new one.
+    """The name of a rota: that of a rota which one of the jobs has on these members, else a new one.
 
-    Another rota on as many GPUs of the same nodes has another name, at the same time or another. A job
-    that is alone has a rota too: so who comes later may join it, and it is not moved.
+    Two rotas on equally many GPUs of the same nodes have different names, also in different plans. A job that
+    is alone has a rota, too, so that a later job can join it without moving it.
     """
     present = [job.seen.present.gang for job in jobs if job.seen.present is not None]
     known = {gangs.rota(gang) for gang in present if gang.members == members} - {RotaId(""), *taken}
@@ -146,7 +147,7 @@ def _name(view: View, members: Members, jobs: Sequence[HareJob], taken: Collecti
 
 
 def _left(view: View, scene: HareScene, placed: set[JobId]) -> Iterator[Left]:
-    """In the order of the queue, then those that can run nowhere."""
+    """Why jobs get no GPUs: those of the queue in its order, then those that can run nowhere."""
     queued = [job.seen.job_id for job in scene.queue]
     for job_id in queued:
         if job_id not in placed:

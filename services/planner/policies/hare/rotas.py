@@ -1,4 +1,4 @@
-"""From shares to turns: how many rounds each job of a rota makes in a cycle. Pure."""
+"""Turns by shares of GPUs: how many rounds each job of a rota makes in a cycle. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,18 +12,23 @@ from shared.domain.sums import plain_sum
 
 
 class RotaJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the turns of a job depend on."""
+
     task_s: Sequence[float]
-    """by GPU"""
+    """seconds of a task, by GPU"""
     rounds: float
-    """that are left"""
+    """rounds that are left"""
     weight: float = 1.0
 
 
 class RotaMember(msgspec.Struct, frozen=True, kw_only=True):
+    """A job in a rota."""
+
     block: Block
     turns: int
+    """rounds in a cycle"""
     share: float
-    """of the time that the rota's GPUs compute"""
+    """of the time in which the rota's GPUs compute"""
 
 
 class PlannedRota(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,16 +38,17 @@ class PlannedRota(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[RotaMember, ...]
     cycle_s: float
     left_s: float
-    """what its jobs still take by their weights, were all to go on like this"""
+    """Σ of weight · seconds to its end over its jobs, if the cycle stays the same"""
 
 
 def rota_of(
     blocks: Sequence[Block], jobs: Mapping[int, RotaJob], switch_s: float, gpus: Sequence[int] = ()
 ) -> PlannedRota:
-    """`gpus`: by default those with tasks.
+    """The rota of these blocks. `gpus`: its GPUs, by default those with tasks.
 
-    Turns are in proportion to 1 / T, in whole numbers: of these the ones with which the jobs lose most of
-    their weight a second, Σ weight · turns / (rounds left · cycle); ties: the fewest.
+    Turns are whole numbers, about in proportion to 1 / T. Of the proportions with at most TURNS_MOST turns
+    the one is taken that makes Σ weight · turns / (rounds left · cycle) largest; ties: the one with fewest
+    turns.
     """
     gpus = gpus or sorted({gpu for block in blocks for gpu in block.tasks})
     busy = [_busy_s(block, gpus, jobs[block.job].task_s) for block in blocks]
@@ -79,7 +85,7 @@ def _busy_s(block: Block, gpus: Sequence[int], task_s: Sequence[float]) -> list[
 
 
 def _proportions(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
-    """Rounds in a cycle, the fewest first; none a multiple of another."""
+    """Candidates for the rounds of each block in a cycle, the fewest first, each in lowest terms."""
     speed = 1.0 / np.array([block.round_s for block in blocks])
     share = speed / speed.max()
     found = [np.maximum(np.rint(most * share), 1).astype(int).tolist() for most in range(1, TURNS_MOST + 1)]

@@ -1,4 +1,4 @@
-"""What a plan of Hare is about: single GPUs, and jobs in the order of their weighted length. Pure."""
+"""The input of a plan of Hare: single GPUs, and the jobs in the order of their weighted length. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -17,15 +17,17 @@ from services.planner.policies.kit.rigid import Rigid, rigid
 from shared.domain.arrays import Ints
 
 SHORTEST = 1.0
-"""rounds that a job has left, at the least"""
+"""rounds that a job counts as having left, at least"""
 
 
 class HareJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that some node can run."""
+
     seen: ViewJob
     scale: int
     """D: tasks of a round"""
     rounds: float
-    """that are left"""
+    """rounds that are left"""
     weighted_s: float
     """GPU-seconds left on its fastest GPU, over its weight"""
 
@@ -36,22 +38,22 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     owner: Ints
     """[M]: the node of each GPU, by position"""
     queue: tuple[HareJob, ...]
-    """the first served first; also those for whom no GPU is idle"""
+    """by weighted length, the shortest first; jobs whose types have no idle GPU are in it, too"""
     places: tuple[HarePlace, ...]
-    """where jobs are by now"""
+    """the places that jobs have now"""
     restart_of: Callable[[Fingerprint, GpuType], float]
     """seconds that a job of a workload loses when it starts anew"""
     switch_of: Callable[[Fingerprint, GpuType], float]
-    """and where its processes stand by"""
+    """the same where its processes stand by"""
 
     @property
     def gpus(self) -> list[list[int]]:
-        """By node."""
+        """The numbers of the GPUs, by node."""
         return [np.flatnonzero(self.owner == number).tolist() for number in range(len(self.nodes))]
 
     @property
     def held(self) -> list[Held]:
-        """In the order of the places."""
+        """The GPUs that jobs hold, in the order of `places`."""
         position = {job.seen.job_id: number for number, job in enumerate(self.queue)}
         return [
             Held(
@@ -64,11 +66,12 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def task_s(self, job: HareJob) -> list[float]:
-        """P [M]."""
+        """Seconds of a task by GPU [M]; infinite where the job cannot run."""
         by_type = task_seconds(job.seen)
         return self._by_gpu({name: by_type.get(name, math.inf) for name in self._types})
 
     def block(self, job: HareJob) -> BlockJob:
+        """The job as `blocks` plans it."""
         seen = job.seen
         here = next((place for place in self.places if seen.job_id in place.tasks), None)
         return BlockJob(
@@ -80,7 +83,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
             switching_s=self._moving_s(seen, self.switch_of),
             stands_by=lambda gpus: self._stands_by(seen, gpus),
             memory=self._by_gpu({name: seen.memory_share.get(name, 0.0) for name in self._types}),
-            liked=self._on_own_nodes(seen),
+            own_node_gpus=self._on_own_nodes(seen),
             kept=here.tasks[seen.job_id] if here and here.kept else {},
         )
 
@@ -113,12 +116,12 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
         return bool(job.warm) and job.stands_by({on: len(own) for on, own in self.place(gpus).items()})
 
     def restart_s(self, number: int, gpus: Sequence[int]) -> float:
-        """What the job loses, times its weight, if it starts on these GPUs."""
+        """Seconds that the job loses if it starts on these GPUs, times its weight."""
         job = self.queue[number].seen
         return self._moving_s(job, self.switch_of if self._stands_by(job, gpus) else self.restart_of)
 
     def place(self, gpus: Sequence[int]) -> dict[NodeId, list[int]]:
-        """GPUs of a rota by node, nodes in the order of their ids; each as its position in `gpus`."""
+        """By node, in the order of ids: the positions in `gpus` of the GPUs that are there."""
         found: dict[NodeId, list[int]] = {}
         for position, gpu in enumerate(gpus):
             found.setdefault(self.nodes[self.owner[gpu]].node_id, []).append(position)
@@ -126,12 +129,13 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_seconds(job: ViewJob) -> Mapping[GpuType, float]:
-    """P by GPU type on which the job can run."""
+    """Seconds of a task on each GPU type on which the job can run."""
     rates = {name: job.single_gpu.get(name, 0.0) for name in job.gpu_types}
     return {name: job.batch_size / rate for name, rate in rates.items() if rate > 0}
 
 
 def hare_scene(view: View, rule: Rigid) -> HareScene:
+    """The input of a plan for the view; `rule`: which count of its demand is a job's D."""
     able = [node for node in view.nodes if Relaxed.tag() in node.modes]
     nodes = tuple(node for node in able if node.idle > 0)
     types = {node.gpu_type for node in able}

@@ -75,7 +75,7 @@ def test_a_job_that_can_use_no_gpu_that_is_left_gets_none() -> None:
 
 
 def test_of_gpus_as_good_a_job_takes_those_that_it_likes() -> None:
-    [own] = plan_of([wants(1, 1.0, 1.0, 1.0, liked=frozenset({2}))], 3)
+    [own] = plan_of([wants(1, 1.0, 1.0, 1.0, own_node_gpus=frozenset({2}))], 3)
     assert own.tasks == {2: 1}
 
 
