@@ -1,7 +1,7 @@
-"""How long jobs take on a gang, and how evenly that is spread (JPS, eq. 2 to 7, 32, 33). Pure.
+"""How long a job takes on a gang, and how fair completion times are (JPS, eq. 2 to 7, 32, 33). Pure.
 
-Two laws say how often gradients are exchanged: `epoch` as in the paper's (7), once an epoch; `iteration` as
-it is, once an iteration.
+Gradients are exchanged by one of two laws: `epoch`, once an epoch, as in the paper's (7); `iteration`, once
+an iteration, as training does.
 """
 
 from typing import Literal
@@ -14,15 +14,15 @@ Law = Literal["iteration", "epoch"]
 
 
 def completion_s(left: float, speed: float, exchanges: float, each_s: float) -> float:
-    """(7): `left` samples at `speed` samples/s, and so many exchanges of gradients."""
+    """Λ (7): seconds for `left` samples at `speed` samples/s, and for `exchanges` of `each_s` seconds."""
     return left / speed + exchanges * each_s
 
 
 def isolated_s(left: float, rates: float, share: float, exchanges: float, each_s: float) -> float:
-    """Λe: the job alone on every S-th part of each GPU. `rates`: Σ ρ over all GPUs; `share`: 1 / S."""
+    """Λe: the job alone with 1/S of each GPU. `rates`: Σ ρ over all GPUs; `share`: 1 / S."""
     return completion_s(left, share * rates, exchanges, each_s)
 
 
 def jain(ratios: Floats) -> float:
-    """F (32), where the paper divides by S what it has to multiply: (Σ x)² / (S · Σ x²)."""
+    """F (32), Jain's index of S ratios: (Σ x)² / (S · Σ x²). The paper prints S in the wrong place."""
     return float(ratios.sum() ** 2 / (len(ratios) * np.square(ratios).sum()))

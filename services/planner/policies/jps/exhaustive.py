@@ -1,7 +1,7 @@
 """The exact least mean completion time with proportional shares, where there are few GPUs and types.
 
-What the paper finds by enumeration comes of a dynamic program here (`exact`): GPUs of a type are alike, up to
-how they lie on nodes. It refuses, and keeps what runs, where it would not end in time.
+The paper finds it by enumeration, we by a dynamic program (`exact`), which takes the GPUs of a type as alike
+whatever their nodes. Where it would take too long it refuses, and running jobs keep their places.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ from shared.domain.arrays import Floats
 from shared.domain.sums import plain_sum
 
 VECTORS_AT_MOST = 20_000
-"""GPU counts by type that one job may get"""
+"""different GPU counts by type that one job may get; with more the policy refuses"""
 GANGS_AT_MOST = 60_000
-"""of all jobs"""
+"""the same of all jobs together"""
 KEPT = "what runs was kept"
 
 
@@ -64,7 +64,7 @@ class Exhaustive(AtResets):
 
 
 def _with_alike(scene: Scene, gangs: tuple[Gang, ...], answered: Answers) -> Answers:
-    """Also of the gangs taken, where GPUs on other nodes of the same types were asked about."""
+    """Answers for the gangs taken: those of the gangs with as many GPUs by type that were asked about."""
     wanted = {(job, scene.gpus_by_type(gang)): gang for job, gang in enumerate(gangs)}
     found: dict[AskedGang, tuple[float, Layer]] = {}
     for (job, gang), answer in answered.items():
@@ -75,7 +75,7 @@ def _with_alike(scene: Scene, gangs: tuple[Gang, ...], answered: Answers) -> Ans
 
 
 def _refusal(scene: Scene, count: int) -> str:
-    """Why it would not end; empty: it does."""
+    """Why the dynamic program would take too long, in words; empty: it would not."""
     jobs, gpus = (
         len(scene.jobs),
         ", ".join(f"{gpus} {name}" for name, gpus in zip(scene.types, scene.supply.tolist(), strict=True)),

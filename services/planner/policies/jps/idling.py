@@ -1,4 +1,4 @@
-"""Beyond the paper: a job may be faster without some of its GPUs, since all exchange gradients. Pure."""
+"""Beyond the paper: a job may be faster on fewer GPUs, since all of them exchange gradients. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,9 @@ from shared.domain.sums import plain_sum
 def without_slow_nodes(
     speeds: GangSpeeds, job: int, place: Configuration, demand: Sequence[int]
 ) -> Gang | None:
-    """The fastest gang on one of its nodes or on some of them; None: all are better.
+    """The fastest gang on one of the place's nodes, or on its fastest nodes; None: the whole place is faster.
 
-    Of some, those with most samples/s. By the law of communication alone, for nothing is estimated yet.
+    Speeds are those by the law of communication, since nothing is estimated yet.
     """
     offers = list(_offers(speeds, job, place, demand))
     if not offers:
@@ -40,13 +40,13 @@ def _offers(
 
 
 def _most(demand: Sequence[int], gpus: int) -> int:
-    """The largest count of a demand that so many GPUs are enough for; 0: none."""
+    """The largest count of a demand that is not above `gpus`; 0: there is none."""
     at = bisect_right(demand, gpus)
     return demand[at - 1] if at else 0
 
 
 def _first(place: Configuration, order: Sequence[NodeId], gpus: int) -> Configuration:
-    """So many GPUs, node by node."""
+    """The first `gpus` GPUs of a place, node by node in this order."""
     found: Configuration = {}
     for node in order:
         own = min(place[node], gpus)
@@ -58,7 +58,7 @@ def _first(place: Configuration, order: Sequence[NodeId], gpus: int) -> Configur
 
 
 def _about_s(speeds: GangSpeeds, job: int, place: Configuration) -> float:
-    """Λ with shares in proportion to speed, were samples divisible."""
+    """Λ with shares in proportion to speed, not rounded to whole samples."""
     rates = speeds.rates[job]
     speed = plain_sum(gpus * rates[node] for node, gpus in place.items())
     return speeds.spread_s(

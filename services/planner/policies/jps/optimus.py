@@ -1,4 +1,4 @@
-"""Optimus as JPS compares with it: one GPU after the other to the job whose completion time falls most.
+"""Optimus as in JPS' comparison: one GPU after the other goes to the job whose completion time falls most.
 
 | name | gains are | shares of the global batch |
 |---|---|---|

@@ -9,31 +9,33 @@ from services.planner.policies.jps.completion import Law
 
 
 class ResetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options that all of them have."""
+    """The options of every policy that decides at resets."""
 
     law: Law = "iteration"
     """when gradients are exchanged: once an iteration, as estimated; or once an epoch, as in the paper"""
     static: bool = False
-    """a job that has its GPUs keeps them; else every reset may move all jobs"""
+    """a running job keeps its GPUs; else every reset may move all jobs"""
     gather_s: Annotated[float, Meta(ge=0, le=1e6)] = 600.0
-    """how long nothing is started while other jobs are still measured, so that all are decided together"""
+    """seconds for which no job is started, at most, while other jobs are measured: so all are decided
+    together"""
     share_max: Annotated[float, Meta(ge=1, le=1000)] = 2.0
-    """most samples of a GPU in an iteration, in batches; fewer where its memory has no room for more"""
+    """the most samples that a GPU takes in an iteration, in batches; fewer where its memory has no room for
+    them"""
     seed: Annotated[int, Meta(ge=0)] = 1
-    """of what is drawn"""
+    """of the random numbers"""
 
 
 class JpsOptions(ResetOptions, frozen=True, kw_only=True):
     alpha: Annotated[float, Meta(ge=0, le=1)] = 0.7
-    """so much of all categories, from the front, is never looked at"""
+    """the share of all categories, from the first on, that is never looked at"""
     beta: Annotated[float, Meta(ge=0, le=1)] = 1.0
     """1: the lowest mean completion time; 0: the fairest"""
     samples: Annotated[int, Meta(ge=1, le=100_000)] = 60
     """N: categories looked at"""
     every: bool = False
-    """HAS: all categories are looked at, and the lowest mean completion time is taken"""
+    """HAS: all categories are looked at, and the one with the lowest mean completion time is taken"""
     has_categories_max: Annotated[int, Meta(ge=1, le=100_000)] = 5_000
-    """HAS samples as JPS does where there are more"""
+    """with more categories, HAS looks at a sample of them as JPS does"""
     weighted: bool = False
     """jobs are weighed by the completion time that one more sample/s saves, beyond the paper"""
     idle: bool = True

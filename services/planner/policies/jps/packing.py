@@ -1,7 +1,8 @@
-"""From GPUs by type to GPUs by node. Pure.
+"""Places jobs on nodes, given their GPUs by type. Pure.
 
-A job that has just so many GPUs of a type keeps them. Then the largest shares go first, each on the fewest
-nodes: on one that the job has already, else by best fit, then in node order.
+A job that has exactly its number of GPUs of a type keeps them. Then the jobs are placed, those with most GPUs
+of the type first, each on the fewest nodes: on a node that it has already, else by best fit, then in node
+order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ class Packing(msgspec.Struct, frozen=True):
     idle: dict[NodeId, int]
 
     def places(self, gpus: Ints, held: Sequence[Configuration]) -> list[Configuration]:
-        """By job. `gpus` [S, C] by type, no more than are idle; `held`: what each job has now."""
+        """The place of each job. `gpus` [S, C]: by job and type, no more than idle; `held`: its GPUs now."""
         free = dict(self.idle)
         found: list[Configuration] = [{} for _ in held]
         for kind in np.flatnonzero(gpus.any(axis=0)).tolist():
@@ -60,7 +61,7 @@ class Packing(msgspec.Struct, frozen=True):
 
 
 def packing(nodes: Sequence[ViewNode]) -> Packing:
-    """Types in alphabetical order."""
+    """The idle GPUs of the nodes; types in alphabetical order."""
     found = pools((node.node_id, node.gpu_type, node.idle) for node in nodes)
     return Packing(tuple(sorted(found)), found, {node.node_id: node.idle for node in nodes})
 

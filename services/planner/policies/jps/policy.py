@@ -1,9 +1,10 @@
 """HAS and JPS (TPDS '24): the split of all GPUs among jobs that makes their mean completion time least.
 
-A category says how many GPUs each job gets. Inside a category GPUs go where all jobs together do most
-samples a second (P3); of the categories that are looked at, the one with the best mean completion time and
-fairness (34) is taken. `has` looks at all categories, `jps` at N of the last ⌊(1 − α) |Ψ|⌋, where heavy jobs
-get most GPUs. Unlike GPUs of a job take samples in proportion to their speed.
+A *category* is the number of GPUs of each job. Inside a category, GPUs are assigned so that all jobs together
+train most samples a second (P3). Of the categories that are looked at, the one with the best score of mean
+completion time and fairness (34) is taken. `has` looks at all categories, `jps` at N of the last ⌊(1 − α)
+|Ψ|⌋, in which long jobs get most GPUs. GPUs of unlike speed take samples of a batch in proportion to their
+speed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,9 +28,9 @@ from services.planner.policies.jps.splits.sampling import best, drawn, seeded
 from shared.domain.arrays import Ints
 
 GANGS_AT_MOST = 20_000
-"""places that one plan looks at: jobs times categories"""
-CHANCE = 10_000_000
-"""categories above which a sample says little"""
+"""places that one plan looks at, jobs times categories"""
+TOO_MANY = 10_000_000
+"""categories above which a note says that a sample of them says little"""
 MARKETS = {"flow": transported, "auction": auctioned}
 
 
@@ -71,6 +72,7 @@ class Jps(AtResets):
     # ---- which categories
 
     def _numbers(self, count: int, scene: Scene) -> tuple[Sequence[int], tuple[str, ...]]:
+        """The numbers of the categories to look at, of `count`; and notes."""
         options, jobs = self._options, len(scene.jobs)
         most = max(GANGS_AT_MOST // jobs, 1)
         if options.every and count <= min(options.has_categories_max, most):
@@ -82,10 +84,10 @@ class Jps(AtResets):
         return numbers, tuple(self._notes(count, len(numbers), scene))
 
     def _notes(self, count: int, looked_at: int, scene: Scene) -> Iterator[str]:
-        of = f"{count:,}" if count < CHANCE else f"10^{len(str(count)) - 1}"
+        of = f"{count:,}" if count < TOO_MANY else f"10^{len(str(count)) - 1}"
         if self._options.every:
             yield f"{of} categories, too many for HAS: {looked_at:,} are looked at, as JPS does"
-        if count > CHANCE:
+        if count > TOO_MANY:
             gpus = int(scene.supply.sum())
             jobs = f"{len(scene.jobs)} jobs on {gpus} GPUs"
             yield f"{jobs} have {of} categories: {looked_at:,} of them are chance"
@@ -106,7 +108,7 @@ class Jps(AtResets):
 
 
 def _placed(scene: Scene, splits: Sequence[Ints]) -> Iterator[list[Configuration]]:
-    """The places of all jobs, by split."""
+    """By split of GPUs [S, C]: the places of all jobs."""
     room, held = packing(scene.nodes), scene.held
     return (room.places(split, held) for split in splits)
 

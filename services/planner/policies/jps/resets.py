@@ -1,9 +1,10 @@
 """Policies that decide at resets: when jobs come or go, and when nodes do (JPS, section IV).
 
-At a reset all jobs but those that may not be moved are decided together. While other jobs are still measured,
-nothing is started, for at most `gather_s`: jobs that came together are decided together.
+At a reset all jobs are decided together, except those that may not be moved. While other jobs are still
+measured, no job is started, for at most `gather_s`, so that jobs that came together are decided together.
 
-A subclass says what it looks at (`draft`) and what it takes of that (`pick`).
+A subclass lists the gangs that it considers (`draft`), and chooses among them once they are estimated
+(`pick`).
 """
 
 from abc import ABC, abstractmethod
@@ -27,25 +28,28 @@ RESETS: Mapping[Trigger, PlanKind] = {
     trigger: PlanKind.FIRST for trigger in Trigger if trigger is not Trigger.ROUND
 }
 ROW_S = 6e-5
-"""a gang that is looked at, as measured on a common server: the modelled seconds"""
+"""modelled seconds for each gang that is looked at, as measured on a common server"""
 GATHERING = "other jobs are still measured"
 MEASURES = Measures(gain="samples/s")
 
 Alternatives = tuple[Gang, ...]
-"""of one job; the fastest is taken"""
+"""gangs of one job, of which the fastest is taken"""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """The plans that a policy considers."""
+
     plans: tuple[tuple[Alternatives, ...], ...] = ()
-    """by plan that is looked at, by job"""
+    """by plan, by job"""
     looked_at: int = 0
-    """categories, or gangs"""
+    """how many categories, or gangs, were considered"""
     notes: tuple[str, ...] = ()
     refusal: str = ""
-    """why there is nothing to look at, and what runs is kept"""
+    """why the policy considers no plan, and running jobs keep their places; empty: it does"""
 
     @property
     def gangs(self) -> Iterator[tuple[int, Gang]]:
+        """Each gang of each plan, with the position of its job."""
         for plan in self.plans:
             for job, gangs in enumerate(plan):
                 for gang in gangs:
@@ -53,22 +57,25 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Picked(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan that a policy takes."""
+
     gangs: tuple[Gang | None, ...]
-    """by job"""
+    """by job; None: it gets no GPUs"""
     mean_s: float = 0.0
-    """Λ, by what is estimated"""
+    """the mean Λ, as estimated"""
     answers: Answers | None = None
-    """where it knows more than was answered"""
+    """the estimates of the gangs, if they are not those that were asked about; None: they are"""
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """What is remembered: since when jobs are waited for."""
+    """The policy's memory."""
 
     since: float
+    """cluster time at which it began to wait for jobs that are measured"""
 
 
 class Prospect(msgspec.Struct, frozen=True):
-    """What follows from a view alone."""
+    """What a policy has computed from a view, before any estimate."""
 
     view: View
     scene: Scene
@@ -76,16 +83,18 @@ class Prospect(msgspec.Struct, frozen=True):
     draft: Draft
     asked: tuple[AskedGang, ...]
     since: float | None
-    """when jobs began to be waited for"""
+    """see `Gathered`; None: no job is waited for"""
 
 
 class AtResets(ABC):
+    """See the module."""
+
     calls: ClassVar[Mapping[Trigger, PlanKind]] = RESETS
     sees_staying: ClassVar[bool] = True
     modes: ClassVar[frozenset[type[Mode]]] = frozenset({Lockstep, Proportional})
     asks_modes: ClassVar[bool] = True
     equal: bool = False
-    """shares of the global batch are equal"""
+    """whether GPUs have equal shares of the global batch, whatever their speeds"""
 
     def __init__(self, options: ResetOptions) -> None:
         self._common = options
@@ -93,10 +102,11 @@ class AtResets(ABC):
 
     @abstractmethod
     def draft(self, scene: Scene, speeds: GangSpeeds) -> Draft:
-        """The gangs that may be taken: of these estimates are asked."""
+        """The gangs that may be taken; their throughputs will be estimated."""
 
     @abstractmethod
-    def pick(self, scene: Scene, speeds: GangSpeeds, draft: Draft, answered: Answers) -> Picked: ...
+    def pick(self, scene: Scene, speeds: GangSpeeds, draft: Draft, answered: Answers) -> Picked:
+        """The plan that is taken, given the estimates of the draft's gangs."""
 
     # ---- the contract of a policy
 
@@ -132,7 +142,7 @@ class AtResets(ABC):
         )
 
     def _prospect(self, view: View) -> Prospect:
-        """Of the same view as the last time, the same."""
+        """The prospect of a view; computed once for each view."""
         if self._last is None or self._last.view is not view:
             since = _since(view)
             waits = GATHERING if self._gathers(view, since) else ""
@@ -154,9 +164,9 @@ class AtResets(ABC):
         return since is not None and view.at < since + self._common.gather_s
 
     def _again_at(self, seen: Prospect, gpus: int) -> float | None:
-        """When jobs are waited for no longer; or a round on, if GPUs are idle as jobs may not move yet.
+        """When the wait for measured jobs ends; or in a round, if GPUs idle because jobs may not move yet.
 
-        `gpus`: that are given to jobs.
+        `gpus`: how many GPUs the plan gives to jobs.
         """
         if seen.since is not None and seen.scene.held_back == GATHERING:
             return seen.since + self._common.gather_s
@@ -165,7 +175,7 @@ class AtResets(ABC):
 
 
 def _asked(draft: Draft) -> tuple[AskedGang, ...]:
-    """Each once, the rows of a job together."""
+    """Each gang of the draft once, those of a job together."""
     found = dict.fromkeys(draft.gangs)
     return tuple(sorted(found, key=lambda each: each[0]))
 
@@ -180,7 +190,7 @@ def _choices(seen: Prospect, picked: Picked, answered: Answers) -> list[Choice]:
 
 
 def _since(view: View) -> float | None:
-    """When jobs began to be measured that are still to come; None: there are none."""
+    """Since when jobs that are still measured are waited for; None: there are none."""
     shown = len(view.jobs) + len(view.apart)
     if view.kind == PlanKind.FRAGMENT or view.jobs_present <= shown:
         return None
@@ -192,5 +202,5 @@ def _since(view: View) -> float | None:
 
 
 def fastest(speeds: GangSpeeds, job: int, gangs: Sequence[Gang], answered: Answers) -> tuple[float, Gang]:
-    """Λ and the gang; ties: the first."""
+    """The least Λ of a job on any of these gangs, and that gang; ties: the first."""
     return min(((speeds.completion_s(job, gang, answered), gang) for gang in gangs), key=lambda pair: pair[0])

@@ -1,4 +1,7 @@
-"""The scene of a reset: the jobs that take part, and the GPUs that they share. Pure."""
+"""The input of a reset: the jobs that take part, and the GPUs that they share. Pure.
+
+Arrays are by job [S] and GPU type [C].
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,31 +22,31 @@ from shared.domain.arrays import Floats, Ints
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     kept: tuple[Choice, ...]
-    """jobs that have their GPUs whatever is decided"""
+    """the choices of jobs that keep their GPUs, whatever is decided"""
     jobs: tuple[ViewJob, ...]
-    """those that take part, by the time that they would take alone on all GPUs, the shortest first"""
+    """the jobs that take part, by the time that each would take alone on all GPUs, the shortest first"""
     nodes: tuple[ViewNode, ...]
-    """those with idle GPUs, without what is kept"""
+    """the nodes with idle GPUs, those of kept jobs not counted"""
     types: tuple[GpuType, ...]
     """in alphabetical order"""
     type_of: dict[NodeId, GpuType]
     rate: Floats
     """ρ [S, C]: samples/s of one GPU; 0: the job cannot run on the type"""
     supply: Ints
-    """N [C]"""
+    """N [C]: idle GPUs"""
     left: Floats
-    """T · Π [S]: samples"""
+    """T · Π [S]: samples still to do, T epochs of Π samples"""
     held_back: str = ""
-    """why nothing is started; empty: that is not so"""
+    """why no job is started, in words; empty: jobs are started"""
 
     def demand(self, job: int) -> tuple[int, ...]:
-        """The counts that its types have room for."""
+        """The counts of the job's demand that its types have enough idle GPUs for."""
         most = int(self.supply[self.rate[job] > 0].sum())
         return tuple(count for count in self.jobs[job].demand if count <= most)
 
     @property
     def usable(self) -> int:
-        """GPUs that the jobs can have together, all at their largest demand."""
+        """How many GPUs the jobs can use together, if each has its largest demand."""
         needs: dict[frozenset[int], int] = {}
         for job, rates in enumerate(self.rate):
             kinds = frozenset(np.flatnonzero(rates > 0).tolist())
@@ -52,11 +55,11 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def held(self) -> list[Configuration]:
-        """By job."""
+        """By job: the GPUs that it has now."""
         return [_held(job) for job in self.jobs]
 
     def gpus_by_type(self, gang: Gang) -> tuple[int, ...]:
-        """In the order of `types`."""
+        """The gang's GPUs by type, in the order of `types`."""
         found = dict.fromkeys(self.types, 0)
         for one in gang.members:
             found[self.type_of[one.node]] += one.gpus
@@ -88,7 +91,10 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scene(view: View, *, static: bool, held_back: str = "") -> Scene:
-    """`static`: what runs is kept; `held_back`: so it is, and nothing is started."""
+    """The input of a reset. `static`: running jobs keep their GPUs.
+
+    `held_back`: why no job is started, either, in words; empty: jobs are started.
+    """
     stayers, free = kept(view, everything=static or bool(held_back))
     nodes = tuple(msgspec.structs.replace(node, idle=free[node.node_id]) for node in view.nodes)
     nodes = tuple(node for node in nodes if node.idle > 0)
@@ -131,6 +137,6 @@ def _held(job: ViewJob) -> Configuration:
 
 
 def _can_run(job: ViewJob, nodes: Sequence[ViewNode]) -> bool:
-    """Whether its smallest demand has room on its types, whoever else is there."""
+    """Whether the job's smallest demand has room on its types, if no other job is there."""
     types = {name for name in job.gpu_types if job.single_gpu.get(name, 0.0) > 0}
     return job.demand[0] <= sum(node.idle for node in nodes if node.gpu_type in types)

@@ -1,4 +1,4 @@
-"""Which gang a job gets on its GPUs: shares in proportion to speed (JPS, eq. 12), or equal ones. Pure."""
+"""The shares of a job's GPUs in an iteration: in proportion to their speed (JPS, eq. 12). Pure."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,10 @@ ROUNDING = 1e-9
 def shared_by_speed(
     place: Configuration, rates: Mapping[NodeId, float], batch_size: int, *, most: Mapping[NodeId, float]
 ) -> Gang:
-    """In lockstep where every GPU gets the same. `rates`: samples/s of one GPU, by node.
+    """The gang with shares in proportion to speed; one in lockstep, if all shares are equal.
 
-    `most`: batches, ≥ 1, that one GPU may take, by node; what is above goes to the others in proportion.
+    `rates`: samples/s of one GPU, by node. `most`: batches, ≥ 1, that one GPU may take, by node; what a GPU
+    may not take goes to the others in proportion to their speed.
     """
     found = gangs.proportional(place, _limited(place, rates, most), batch_size)
     assert isinstance(found.sync, Proportional)
@@ -30,7 +31,7 @@ def shared_by_speed(
 def _limited(
     place: Configuration, rates: Mapping[NodeId, float], most: Mapping[NodeId, float]
 ) -> dict[NodeId, float]:
-    """Batches of one GPU by node, in proportion to speed, but for those at the limit."""
+    """Batches of one GPU by node: in proportion to speed, except on nodes at their limit."""
     full: set[NodeId] = set()
     while True:
         spare = sum(place.values()) - plain_sum(most[node] * place[node] for node in place if node in full)

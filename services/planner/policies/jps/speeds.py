@@ -1,6 +1,8 @@
-"""How fast jobs are on their gangs, by either law of communication. Pure.
+"""How fast jobs are on their gangs, by either law of communication (see `completion`). Pure.
 
-iteration    as estimated; until then B / (max over GPUs of s / ρ + exchange)
+iteration    as estimated; without an estimate B / (max over GPUs of s / ρ + exchange), B the global batch, s
+the
+             samples of a GPU in it
 epoch        Λ = left · (1 / Σ ρ + l_c / Π)                                        (7), (13)
 """
 
@@ -24,26 +26,31 @@ from shared.domain import gangs
 from shared.domain.sums import plain_sum
 
 AskedGang = tuple[int, Gang]
-"""job by position, and its gang"""
+"""the position of a job, and a gang of it"""
 Answers = Mapping[AskedGang, tuple[float, Layer]]
-"""samples/s"""
+"""samples/s and their layer, by gang"""
 
 
 class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """The speeds of the jobs of a scene."""
+
     scene: Scene
     law: Law
     equal: bool
-    """shares of the global batch are equal, whatever the speeds"""
+    """whether GPUs have equal shares of the global batch, whatever their speeds"""
     share_max: float
+    """the most samples of a GPU in an iteration, in batches"""
     rates: tuple[Mapping[NodeId, float], ...]
-    """of each job, samples/s of one GPU by node"""
+    """by job: samples/s of one GPU, by node"""
     paths: Mapping[NodeId, tuple[float, float]]
-    """bandwidths inside a node and between nodes"""
+    """by node: bandwidths inside it and between it and others, bytes/s"""
     between_nodes: float
-    """the slowest of them"""
+    """the least bandwidth between nodes"""
     modes: Mapping[NodeId, tuple[str, ...]]
+    """by node: the modes in which it runs gangs"""
 
     def gang(self, job: int, place: Configuration) -> Gang:
+        """The gang of a job on a place: with shares by speed where nodes and job can, else in lockstep."""
         seen = self.scene.jobs[job]
         able = all(Proportional.tag() in self.modes[node] for node in place)
         runs = able and not seen.lacks({Proportional})
@@ -53,12 +60,12 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return shared_by_speed(place, self.rates[job], seen.batch_size, most=most)
 
     def _most(self, job: ViewJob, node: NodeId) -> float:
-        """Batches that a GPU of the node surely has the memory for."""
+        """The most batches that a GPU of the node may take: by `share_max`, and as measured to fit."""
         known = job.batch_most.get(self.scene.type_of[node], job.batch_size)
         return min(self.share_max, known / job.batch_size)
 
     def completion_s(self, job: int, gang: Gang, answers: Answers) -> float:
-        """Λ."""
+        """Λ of the job on a gang: seconds to its end."""
         left = float(self.scene.left[job])
         if self.law == "epoch":
             epochs = left / self._epoch(job)
@@ -66,7 +73,7 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return left / self.throughput(job, gang, answers)[0]
 
     def throughput(self, job: int, gang: Gang, answers: Answers) -> tuple[float, Layer]:
-        """samples/s, and where it is known from."""
+        """The job's samples/s on a gang, and the layer of this figure."""
         seen = self.scene.jobs[job]
         each_s = self._exchange_s(job, gang)
         if self.law == "epoch":
@@ -77,7 +84,7 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return gangs.throughput(gang, rates, seen.batch_size, each_s), Layer.THEORY
 
     def isolated_s(self, job: int) -> float:
-        """Λe: alone on every S-th part of each GPU."""
+        """Λe: seconds to the job's end, if it is alone with 1/S of each GPU."""
         scene, seen = self.scene, self.scene.jobs[job]
         left, share = float(scene.left[job]), 1.0 / len(scene.jobs)
         own = float(scene.supply.sum()) * share
@@ -86,7 +93,7 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return isolated_s(left, float(scene.rate[job] @ scene.supply), share, exchanges, each_s)
 
     def spread_s(self, job: int, gpus: int, speed: float, *, inside: NodeId | None = None) -> float:
-        """Λ on GPUs of so many samples/s together; on several nodes, unless `inside` one."""
+        """Λ on `gpus` GPUs that together do `speed` samples/s, on the node `inside` or on several nodes."""
         seen, left = self.scene.jobs[job], float(self.scene.left[job])
         bandwidth = self.between_nodes if inside is None else self.paths[inside][0]
         each_s = exchange_s(seen.gradient_bytes, gpus, bandwidth)
@@ -94,12 +101,12 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return completion_s(left, speed, exchanges, each_s)
 
     def _epoch(self, job: int) -> float:
-        """Π; without epochs, the whole job is one."""
+        """Π: samples of an epoch; a job without epochs counts as one epoch."""
         seen = self.scene.jobs[job]
         return seen.epoch_samples or seen.samples
 
     def _summed(self, job: int, gang: Gang) -> float:
-        """V (13); where shares are equal or held to memory, what the slowest GPU allows."""
+        """V (13): samples/s of the gang's GPUs. With equal or limited shares the slowest GPU decides."""
         rates = [self.rates[job][one.node] for one in gang.members]
         if not isinstance(gang.sync, Proportional):
             return gang.gpus * min(rates)
@@ -108,7 +115,7 @@ class GangSpeeds(msgspec.Struct, frozen=True, kw_only=True):
         return plain_sum(one.gpus * rate for one, rate in zip(gang.members, rates, strict=True))
 
     def _is_held(self, job: int, gang: Gang, shares: Proportional) -> bool:
-        """Whether some GPU takes the most that it may."""
+        """Whether some GPU takes the most samples that it may."""
         seen = self.scene.jobs[job]
         pairs = zip(gang.members, shares.samples, strict=True)
         return any(
@@ -138,7 +145,7 @@ def speeds(scene: Scene, *, law: Law, equal: bool, share_max: float) -> GangSpee
 def question(
     jobs: Sequence[ViewJob], asked: Sequence[AskedGang], nodes: Sequence[ViewNode]
 ) -> Configurations:
-    """A row for each gang, with its shares. The gangs of a job stand together."""
+    """The configurations of these gangs, with their shares. The gangs of a job come one after the other."""
     places: dict[JobId, list[Configuration]] = {}
     for job, gang in asked:
         places.setdefault(jobs[job].job_id, []).append(gang.configuration)
@@ -148,14 +155,14 @@ def question(
 
 
 def _samples(gang: Gang) -> tuple[int, ...]:
-    """By member; 0: a batch on every GPU."""
+    """Samples of an iteration by member; 0: a batch on every GPU."""
     return gang.sync.samples if isinstance(gang.sync, Proportional) else (0,) * len(gang.members)
 
 
 def answers(
     asked: Sequence[AskedGang], wanted: Configurations, estimates: Estimated
 ) -> dict[AskedGang, tuple[float, Layer]]:
-    """What is known of rows in the order in which they were asked about."""
+    """The estimates by gang. `asked`: the gangs in the order of the rows of `wanted`."""
     assert len(asked) == len(wanted), "the rows of the same view"
     throughput = estimates.throughput.tolist()
     return {

@@ -1,7 +1,7 @@
 """Which jobs take part in a reset, and how many GPUs they can use together. Pure.
 
-The paper has at least as many workers as jobs. Here jobs come in the order of their submission, each with its
-smallest demand, and one for which there is no room left on its types waits.
+The paper assumes at least as many workers as jobs. Here jobs are admitted in the order of their submission,
+each with its smallest demand; a job for which its types have no room left waits.
 """
 
 from collections import Counter
@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from ortools.graph.python.max_flow import SimpleMaxFlow
 
 Kinds = frozenset[int]
-"""the types that a job can run on, by position"""
+"""positions of the types that a job can run on"""
 Need = tuple[Kinds, int]
-"""GPUs of some types"""
+"""a number of GPUs, of any of these types"""
 
 
 def taking_part(needs: Sequence[Need], supply: Sequence[int]) -> list[int]:
-    """Positions of the jobs that have room beside those before them, types mixed."""
+    """Positions of the jobs that have room beside those admitted before them; gangs may mix types."""
     found: list[int] = []
     total: Counter[Kinds] = Counter()
     refused: dict[Kinds, int] = {}
@@ -33,7 +33,7 @@ def taking_part(needs: Sequence[Need], supply: Sequence[int]) -> list[int]:
 
 
 def placeable_gpus(needs: Mapping[Kinds, int], supply: Sequence[int]) -> int:
-    """How many of these GPUs there are, types mixed as jobs may use them."""
+    """How many of the GPUs that jobs need can be given to them at once; gangs may mix types."""
     if len(needs) == 1:
         [(kinds, gpus)] = needs.items()
         return min(gpus, sum(supply[kind] for kind in kinds))

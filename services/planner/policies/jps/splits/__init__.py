@@ -1,1 +1,1 @@
-"""Ways to split GPUs among jobs: every one, a sample, the best by a market, the exact optimum. Pure."""
+"""Splits of the GPUs among jobs: categories, samples of them, the best split of one, the optimum. Pure."""

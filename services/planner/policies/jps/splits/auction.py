@@ -1,8 +1,9 @@
-"""P3 by an auction that ends (Bertsekas), with the price of every worker. Pure.
+"""Solves P3 (see `market`) by an auction (Bertsekas), which also gives each worker a price. Pure.
 
-While a job has fewer workers than it is due, it bids on its best worker that it does not own: the price
-rises by the difference between that worker's value and the value of the (missing + 1)-th best it does not
-own, plus ε. A worker goes to whoever bid last. With whole worths and ε = 1 / (K + 1) the result is exact.
+While a job has fewer workers than the category gives it, it bids on the best of the workers that it does not
+own. The price of this worker rises by its value to the job, less the value of the (missing + 1)-th best
+worker that the job does not own, plus ε. A worker belongs to the job that bid last. With whole worths and ε =
+1 / (K + 1) for K workers the result is exact.
 
 The paper's market (algorithm 2) raises prices without ε, and need not end.
 """
@@ -17,21 +18,24 @@ from shared.domain.arrays import Floats, Ints
 
 BIDS_AT_MOST = 100_000
 WEIGHTED = 1e4
-"""steps of the largest worth, where worths are weighted and so have no unit"""
+"""the largest worth, where worths are weighted: these have no unit, so they are scaled to whole numbers"""
 
 
 class Sale(msgspec.Struct, frozen=True):
+    """The result of an auction of K workers."""
+
     owner: Ints
-    """[K]: job, or −1"""
+    """[K]: a job, or −1"""
     price: Floats
     """[K]"""
     bids: int
 
 
 def auction(worth: Floats, counts: Sequence[int]) -> Sale | None:
-    """`worth`: whole numbers by job and worker [S, K], −inf where a job cannot use it.
+    """The workers of each job, as many as `counts` says.
 
-    None: some job finds too few workers, or there were `BIDS_AT_MOST` bids.
+    `worth` [S, K]: whole numbers by job and worker, −inf where the job cannot use the worker. None: some job
+    finds too few workers, or there were `BIDS_AT_MOST` bids.
     """
     jobs, workers = worth.shape
     epsilon = 1.0 / (workers + 1)

@@ -1,12 +1,12 @@
 """Categories (JPS, algorithm 1): how many GPUs each job gets, in the paper's order, by number. Pure.
 
-A category (K_1 … K_S) has K_i in the demand of job i and uses every GPU, or where demands forbid that, as
-many as they can. Categories come in lexicographic order of (K_S, …, K_2): the last job's count changes
-slowest. None is built that is not asked for: `at` finds the n-th from
+A category (K_1 … K_S) has K_i in the demand of job i. It uses every GPU, or if demands do not allow that, as
+many as they allow. Categories are in lexicographic order of (K_S, …, K_2): the last job's count changes
+slowest. There may be very many, so they are not listed; `at` computes the n-th one from
 
-    ways[i][m] = ways for the first i jobs to use just m GPUs
+    ways[i][m] = number of ways for the first i jobs to use exactly m GPUs
 
-which for demands without bounds are binomials, C(m − 1, i − 1).
+For demands of any number of GPUs these are binomials, C(m − 1, i − 1).
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from itertools import accumulate
 
 
 class Categories:
-    """`demands`: by job, ascending; together their smallest counts are at most `gpus`."""
+    """The categories of jobs with these `demands`, each ascending, on `gpus` GPUs.
+
+    The smallest counts of all demands together are at most `gpus`.
+    """
 
     def __init__(self, demands: Sequence[Sequence[int]], gpus: int) -> None:
         least = [demand[0] for demand in demands]
@@ -25,12 +28,12 @@ class Categories:
             [count - demand[0] for count in demand if count - demand[0] <= spare] for demand in demands
         ]
         self._ways = [[1] + [0] * spare]
-        """by number of jobs and by GPUs above their smallest demands"""
+        """ways[i][m] of the module, where m counts only GPUs above the smallest demands"""
         for more in self._more:
             self._ways.append(_with_another(self._ways[-1], more))
         self._spare = max(used for used, ways in enumerate(self._ways[-1]) if ways)
         self.gpus = sum(least) + self._spare
-        """that every category uses"""
+        """GPUs that every category uses"""
 
     @property
     def count(self) -> int:
@@ -53,7 +56,7 @@ class Categories:
 
 
 def _with_another(ways: Sequence[int], more: Sequence[int]) -> list[int]:
-    """`more`: what one more job may use above its smallest demand, ascending from 0."""
+    """The next row of ways. `more`: what one more job may use above its smallest demand, from 0 on."""
     width = len(more)
     if more[-1] == width - 1:  # every count in between: a difference of sums
         sums = [0, *accumulate(ways)]

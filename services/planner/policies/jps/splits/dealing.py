@@ -1,7 +1,7 @@
-"""Dealing GPUs one by one to the job whose completion time falls most: Optimus, as the paper has it. Pure.
+"""Gives GPUs step by step to the job whose completion time falls most: Optimus, as the paper has it. Pure.
 
-Every job begins with its smallest demand. Then the next count of its demand goes to the job that gains most
-seconds a GPU, as long as one gains.
+Every job begins with its smallest demand. Then, as long as some job gains, the job that gains most seconds
+for each further GPU gets the next larger count of its demand.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from services.planner.policies.jps.splits.market import WorkerMarket, transporte
 from shared.domain.arrays import Floats, Ints
 
 GROWN_AT_MOST = 50
-"""jobs that are given more than their smallest demand, where only room is looked for"""
+"""jobs to which `grown` gives more than their smallest demand"""
 
 ROOM = "jobs take part only if their smallest demands have room"
 
@@ -44,7 +44,7 @@ def dealt(jct: Seconds, demands: Sequence[Sequence[int]], gpus: int) -> Ints:
 
 
 def _gain(jct: Seconds, job: int, demand: Sequence[int], level: int) -> float:
-    """Seconds a GPU of the next count; 0: there is none."""
+    """Seconds that the next count of the demand saves, for each further GPU; 0: there is no next count."""
     if level + 1 == len(demand):
         return 0.0
     now, then = demand[level], demand[level + 1]
@@ -52,9 +52,10 @@ def _gain(jct: Seconds, job: int, demand: Sequence[int], level: int) -> float:
 
 
 def dealt_by_type(jct: SecondsOn, market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
-    """GPUs by job and type [S, C], each from the best type that is free.
+    """GPUs by job and type [S, C], each of the job's best type that is free.
 
-    Where the first GPUs cannot be dealt so, for jobs run on unlike types, they come as in P3.
+    If the smallest demands have no room like this, since jobs run on different types, they are placed as in
+    P3.
     """
     found = _firsts(market, demands)
     free = market.supply - found.sum(axis=0)
@@ -81,13 +82,16 @@ def dealt_by_type(jct: SecondsOn, market: WorkerMarket, demands: Sequence[Sequen
 
 
 class _Offer(NamedTuple):
+    """The GPUs that bring a job to the next count of its demand."""
+
     gain: float
-    """seconds a GPU"""
+    """seconds saved for each of them"""
     more: Ints
     """GPUs by type"""
 
 
 def _firsts(market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
+    """The smallest demands of all jobs, by job and type [S, C]."""
     free, found = market.supply.copy(), np.zeros(market.rate.shape, dtype=np.int32)
     for job, demand in enumerate(demands):
         first = _best_free(market.rate[job], free, demand[0])
@@ -101,7 +105,7 @@ def _firsts(market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
 
 
 def _offer(jct: SecondsOn, job: int, has: Ints, room: tuple[Floats, Ints, Sequence[int]]) -> _Offer | None:
-    """What the second of the counts gains; None: there is none, or no room for it."""
+    """The step to the second of the counts; None: there is no second count, or no room for it."""
     rate, free, counts = room
     if len(counts) == 1:
         return None
@@ -111,6 +115,7 @@ def _offer(jct: SecondsOn, job: int, has: Ints, room: tuple[Floats, Ints, Sequen
 
 
 def _best_free(rate: Floats, free: Ints, gpus: int) -> Ints | None:
+    """`gpus` free GPUs by type, of the fastest types; None: too few are free."""
     taken = np.zeros_like(free)
     for kind in np.argsort(-rate, kind="stable").tolist():
         if rate[kind] > 0:
@@ -119,9 +124,9 @@ def _best_free(rate: Floats, free: Ints, gpus: int) -> Ints | None:
 
 
 def shuffled(counts: Ints, rate: Floats, supply: Ints, seed: str) -> Ints | None:
-    """GPUs by job and type, dealt from a shuffled deck, to the jobs with fewest types first.
+    """GPUs by job and type [S, C], dealt at random; jobs that can run on the fewest types come first.
 
-    None: some job finds too few of its types in what is left of the deck.
+    None: too few GPUs of some job's types are left when it is its turn.
     """
     digest = hashlib.blake2b(seed.encode(), digest_size=8).digest()
     deck = np.random.default_rng(int.from_bytes(digest, "big")).permutation(
@@ -138,7 +143,7 @@ def shuffled(counts: Ints, rate: Floats, supply: Ints, seed: str) -> Ints | None
 
 
 def grown(market: WorkerMarket, demands: Sequence[Sequence[int]]) -> Ints:
-    """A split that there is room for: smallest demands, then the last jobs as many as they can get."""
+    """A split that has room: smallest demands, then for each of the last jobs the largest possible count."""
     counts = np.array([demand[0] for demand in demands], dtype=np.int32)
     found = transported(market, counts)
     assert found is not None, ROOM

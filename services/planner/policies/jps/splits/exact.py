@@ -1,6 +1,7 @@
-"""The exact optimum, for few types: which GPUs by type for which job, so that Σ Λ is least. Pure.
+"""The exact optimum, for few types: the GPUs by type of each job for which Σ Λ is least. Pure.
 
-GPUs of a type are alike and a job's completion time depends on its own GPUs alone, so with x, m GPUs by type
+GPUs of a type are alike, and a job's completion time depends only on its own GPUs. So the least Σ Λ of the
+first i jobs on m GPUs (m and x are numbers of GPUs by type) is
 
     f_i(m) = min over x of f_{i−1}(m − x) + Λ_i(x)
 """
@@ -19,10 +20,10 @@ def vectors(supply: Sequence[int]) -> Ints:
 
 
 def optimum(jct: Sequence[Floats], supply: Sequence[int], *, idle: bool) -> Ints | None:
-    """The row of `vectors` for each job [S].
+    """By job, the row of `vectors` with its GPUs [S]; None: there is no way to serve all jobs.
 
-    `jct`: seconds by row, inf where a job cannot run so; `idle`: GPUs may stay idle where that is better,
-    else as many are used as can be. None: there is no way to serve all jobs.
+    `jct`: by job, seconds by row of `vectors`, inf where it cannot run. `idle`: GPUs may stay idle if that is
+    better; else as many as possible are used.
     """
     shape = tuple(gpus + 1 for gpus in supply)
     total = np.full(shape, np.inf)
@@ -36,7 +37,7 @@ def optimum(jct: Sequence[Floats], supply: Sequence[int], *, idle: bool) -> Ints
 
 
 def _with_another(total: Floats, own: Floats) -> tuple[Floats, Ints]:
-    """The least sums with one more job, and which of its vectors makes each."""
+    """f_i from f_{i−1} and Λ_i, and by m the row x of `vectors` that attains it."""
     found, pick = np.full_like(total, np.inf), np.zeros(total.shape, dtype=np.int32)
     for row in np.flatnonzero(np.isfinite(own)).tolist():
         at = np.unravel_index(row, own.shape)

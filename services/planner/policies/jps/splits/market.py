@@ -2,10 +2,10 @@
 
     max Σ worth_ic · x_ic    Σ_c x_ic = K_i    Σ_i x_ic ≤ N_c    x ≥ 0, whole        c: a GPU type
 
-a transportation problem, solved as a flow of least cost. The paper's market (algorithm 2) comes to the same
-where it ends, which it need not (docs/policies/jps.md); `auction` is a market that does.
+This is a transportation problem, solved as a flow of least cost. The paper's market (algorithm 2) has the
+same result if it ends, but it need not end (docs/policies/jps.md); the market of `auction` does.
 
-Ties: what w_i · ρ_ic makes most, w_i as in `weights`; then GPUs that the job has already.
+Ties go to the largest Σ w_i · ρ_ic · x_ic, with w_i as in `weights`, then to GPUs that the job has already.
 """
 
 import msgspec
@@ -15,34 +15,36 @@ from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 from shared.domain.arrays import Floats, Ints
 
 PRECISION = 1_000
-"""steps of one sample/s"""
+"""units of cost for one sample/s; costs of a flow are whole numbers"""
 TIES = 255
-"""steps of the second criterion"""
+"""units of the largest w_i · ρ_ic, which breaks ties"""
 LARGEST = 1e9
-"""steps of the largest worth: costs of a flow must stay below 2^63, times the number of jobs"""
+"""units of the largest worth, at most: costs times the number of jobs must stay below 2^63"""
 
 
 class WorkerMarket(msgspec.Struct, frozen=True, kw_only=True):
+    """The jobs and GPUs of P3."""
+
     rate: Floats
     """ρ [S, C]: samples/s of one GPU; 0: the job cannot run on the type"""
     supply: Ints
-    """N [C]"""
+    """N [C]: idle GPUs"""
     left: Floats
-    """T · Π [S]: samples"""
+    """T · Π [S]: samples still to do"""
     held: Ints
     """[S, C]: GPUs that each job has now"""
     weighted: bool = False
     """P3 weighs jobs by `weights`, beyond the paper"""
 
     def weights(self, counts: Ints) -> Floats:
-        """w_i = T_i Π_i / (K_i ρ̄_i)² [S]: how much completion time one more sample/s saves, about."""
+        """The weights w_i = T_i Π_i / (K_i ρ̄_i)² [S]: about the seconds that one more sample/s saves."""
         seen = np.where(self.rate > 0, self.supply, 0)
         mean = (self.rate * seen).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
         found: Floats = self.left / np.maximum(counts * mean, 1e-12) ** 2
         return found
 
     def worth(self, counts: Ints) -> Floats:
-        """Of one GPU [S, C]."""
+        """What one GPU is worth, by job and type [S, C]."""
         return self.rate * self.weights(counts)[:, None] if self.weighted else self.rate
 
 
@@ -78,7 +80,7 @@ def transported(market: WorkerMarket, counts: Ints) -> Ints | None:
 
 
 def _steps(market: WorkerMarket, counts: Ints) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """What one GPU is worth in whole steps [S, C], ties included."""
+    """What one GPU is worth in whole units [S, C], with the tie-breaker in the lower digits."""
     worth = market.worth(counts)
     scale = LARGEST / max(float(worth.max()), 1e-300)
     first = np.rint(worth * (scale if market.weighted else min(PRECISION, scale)))

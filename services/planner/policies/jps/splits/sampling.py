@@ -1,4 +1,4 @@
-"""JPS (algorithm 3): which categories are looked at, and which of them is taken. Pure."""
+"""JPS (algorithm 3): which categories are looked at, and which one is taken. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,12 +11,15 @@ from shared.domain.arrays import Floats
 
 
 def rear(count: int, alpha: float) -> int:
-    """⌊(1 − α) |Ψ|⌋, at least 1; exact for numbers of any size, α as it is written."""
+    """How many categories, the last ones, may be looked at: ⌊(1 − α) |Ψ|⌋, at least 1.
+
+    Exact for any `count`, with α taken as its decimal digits.
+    """
     return max(int((1 - Fraction(str(alpha))) * count), 1)
 
 
 def drawn(count: int, *, alpha: float, samples: int, seed: str) -> tuple[int, ...]:
-    """Numbers of categories of the rear, ascending, each once; all of it where `samples` are more."""
+    """Different numbers of categories of the `rear`, ascending: `samples` of them, or all of the rear."""
     rest = rear(count, alpha)
     if rest <= samples:
         return tuple(range(count - rest, count))
@@ -29,18 +32,18 @@ def drawn(count: int, *, alpha: float, samples: int, seed: str) -> tuple[int, ..
 
 
 def seeded(view: View, jobs: Sequence[ViewJob], seed: int) -> str:
-    """Another one at each reset; of the same view the same."""
+    """A seed for a view: another one at each reset, the same for the same view."""
     return f"{seed}/{','.join(sorted(job.job_id for job in jobs))}/{view.at!r}"
 
 
 def _below(limit: int, name: str) -> int:
-    """A number from 0 to before `limit`, which may be larger than any integer of numpy."""
+    """A random number 0 ≤ n < `limit`, drawn from the hash of `name`. `limit` may exceed numpy's integers."""
     size = limit.bit_length() // 8 + 9
     return int.from_bytes(hashlib.shake_128(name.encode()).digest(size), "big") % limit
 
 
 def best(mean_s: Sequence[float] | Floats, fairness: Sequence[float] | Floats, beta: float) -> int:
-    """The position that makes β · min Λ / Λ + (1 − β) · F (34) most; ties: lower Λ, then the first."""
+    """The position with the largest β · min Λ / Λ + (1 − β) · F (34); ties: lower Λ, then the first."""
     jct = np.asarray(mean_s, dtype=np.float64)
     score = beta * jct.min() / jct + (1.0 - beta) * np.asarray(fairness, dtype=np.float64)
     return int(np.lexsort((jct, -score))[0])
