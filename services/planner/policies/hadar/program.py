@@ -108,7 +108,7 @@ class Keys:
     def __init__(self, levels: Levels, occupants: Occupants) -> None:
         count_bits = len(levels.names).bit_length()
         gpus_bits = max(levels.size_of, default=0).bit_length()
-        self._base, self._sitters = levels.base, occupants
+        self._base, self._occupants = levels.base, occupants
         self._one = [1 << level * count_bits for level in range(len(levels.free_of))]
         begin = len(levels.free_of) * count_bits
         self._own = [begin + node * gpus_bits for node in range(len(levels.names))]
@@ -129,7 +129,7 @@ class Keys:
             branch.key += self._one[self._base[node] + free] - (free << self._own[node])
 
     def _digit(self, node: int, free: int) -> int:
-        if self._sitters.next_turn[node] < NOBODY:
+        if self._occupants.next_turn[node] < NOBODY:
             return free << self._own[node]
         return self._one[self._base[node] + free]
 
