@@ -1,1 +1,1 @@
-"""HLAS (IEEE TCC 12(4), 2024): least attained service, blind to which GPUs served; gangs are relaxed."""
+"""HLAS (IEEE TCC 12(4), 2024): least attained service, measured alike on all GPUs; gangs are relaxed."""

@@ -1,4 +1,4 @@
-"""The jobs of a view as HLAS sees them: not how long they are said to be, but what they have done. Pure."""
+"""The jobs of a view as HLAS sees them: by what they have done, not by how long they will run. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +17,8 @@ from shared.domain.sums import plain_sum
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs or waits, and the groups that it gets."""
+
     job: ViewJob
     rates: dict[GpuType, float]
     """samples/s of one GPU, of the types that the cluster has and the job can use"""
@@ -24,9 +26,10 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """D: tasks of a round"""
     yard: Yardstick
     rounds: int
-    """that it has run"""
-    standing: QueuePlace
+    """rounds that it has run"""
+    queue_place: QueuePlace
     groups: tuple[int, ...] = ()
+    """positions of the groups that it has"""
     gang: Gang | None = None
     """None: it waits"""
 
@@ -36,7 +39,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contenders(view: View, before: HlasMemory, options: HlasOptions) -> Iterator[Contender]:
-    """With their standing at the last plan."""
+    """The jobs of a view, each in its queue as of the last plan."""
     sizes: dict[GpuType, int] = {}
     for node in nodes_of(view):
         sizes[node.gpu_type] = sizes.get(node.gpu_type, 0) + node.gpus
@@ -54,12 +57,12 @@ def contenders(view: View, before: HlasMemory, options: HlasOptions) -> Iterator
             scale=scale,
             yard=yard,
             rounds=yard.rounds(job.samples_done),
-            standing=known.standing if known else QueuePlace(entered_at=job.submitted_at),
+            queue_place=known.queue_place if known else QueuePlace(entered_at=job.submitted_at),
         )
 
 
 def _scale(job: ViewJob, sizes: Mapping[GpuType, int], options: HlasOptions) -> int:
-    """What it runs with; else the count that every policy without elasticity gives it."""
+    """The tasks of a round that the job runs with; else the count that every rigid policy gives it."""
     if job.present is not None and isinstance(job.present.gang.sync, Relaxed):
         return sum(map(sum, job.present.gang.sync.tasks))
     return count(job, sizes, options.rigid_demand) or job.demand[0]

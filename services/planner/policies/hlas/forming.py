@@ -1,7 +1,8 @@
-"""The groups of a plan: those of the plan before, and new ones where they are due. Pure.
+"""The groups of a plan: those of the plan before, or new ones where these are due. Pure.
 
-GPUs are grouped anew when the nodes or the workloads known change. A group that runs keeps its GPUs until it
-is idle; then it is formed anew, with all others that are idle. What a job of another policy holds is a group.
+GPUs are grouped anew when the nodes or the known workloads change. A group in use keeps its GPUs until it is
+idle; then it is formed anew, together with all other idle groups. The GPUs of a job that another policy
+placed are a group.
 """
 
 from collections import Counter
@@ -18,22 +19,25 @@ from services.planner.policies.hlas.grouping import grouped, on_nodes
 from services.planner.policies.hlas.memory import GpuGroup, HlasMemory
 
 GPUS_OF_A_GROUP = 4
-"""unless the user says how many groups there are"""
+"""the mean number of GPUs in a group, unless the option `groups` says how many groups there are"""
 
 
 class Formed(msgspec.Struct, frozen=True):
+    """The groups of a plan."""
+
     groups: tuple[GpuGroup, ...]
     held: dict[JobId, tuple[int, ...]]
-    """positions of groups, by job that runs"""
+    """by running job: the positions of its groups"""
 
     @property
     def idle(self) -> list[int]:
+        """Positions of the groups that no job has."""
         taken = {group for groups in self.held.values() for group in groups}
         return [group for group in range(len(self.groups)) if group not in taken]
 
 
 def group_count(gpus: int, asked: int) -> int:
-    """U. `asked`: 0, if the user says nothing."""
+    """U, the number of groups. `asked`: the option `groups`; 0: one for every `GPUS_OF_A_GROUP` GPUs."""
     return min(asked or -(-gpus // GPUS_OF_A_GROUP), gpus)
 
 
@@ -44,7 +48,7 @@ def formed(
     running: Mapping[JobId, Configuration],
     speeds: Mapping[str, dict[GpuType, float]],
 ) -> Formed:
-    """`groups`: U; `running`: the GPUs of jobs that run, all on the nodes; `speeds`: as in `HlasMemory`."""
+    """The groups of a plan. `groups`: U; `running`: GPUs of running jobs; `speeds`: as in `HlasMemory`."""
     basis = _basis(nodes, groups, speeds)
     room = Counter({node.node_id: node.gpus for node in nodes})
     for place in running.values():
@@ -83,7 +87,10 @@ def _numbered(
 def _old_groups(
     before: HlasMemory, job_id: JobId, place: Configuration, room: Counter[NodeId]
 ) -> tuple[int, ...]:
-    """The job's groups, if it runs on GPUs of theirs alone; their other GPUs are taken out of `room`."""
+    """The groups that the job had, if it runs on their GPUs only; else none.
+
+    GPUs of these groups that the job does not use are taken out of `room`.
+    """
     known = before.jobs.get(job_id)
     if known is None or not known.groups:
         return ()
@@ -110,7 +117,7 @@ def _fresh(
     groups: int,
     speeds: Mapping[str, dict[GpuType, float]],
 ) -> tuple[Configuration, ...]:
-    """Groups of the GPUs in `room`: `groups` of them, or as many as there can be."""
+    """New groups of the GPUs in `room`: as many as `groups`, but at least one, and no more than GPUs."""
     types = sorted({node.gpu_type for node in nodes if room[node.node_id] > 0})
     rows = [
         (node.node_id, types.index(node.gpu_type), room[node.node_id])
@@ -128,6 +135,6 @@ def _fresh(
 
 
 def _basis(nodes: Sequence[ViewNode], groups: int, workloads: Mapping[str, object]) -> str:
-    """What groups are formed for, in a few letters."""
+    """A hash of what the groups are formed for: nodes, number of groups, workloads."""
     shape = [(node.node_id, node.gpu_type, node.gpus) for node in nodes]
     return blake2b(msgspec.msgpack.encode((shape, groups, sorted(workloads))), digest_size=8).hexdigest()

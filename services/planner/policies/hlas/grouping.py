@@ -4,9 +4,10 @@
     p[n,u]    = Σ s[n,m] over the GPUs m of group u
     s[n,·]      speeds of job n, divided by its fastest
 
-GPUs of a type are alike, so a grouping is a table of counts by group and type. They are dealt in snake
-order; then single GPUs change groups, or two of unlike types swap, while the objective falls. Without the
-division by the fastest, the fastest model would decide for all.
+GPUs of a type are alike, so a grouping is a table of counts by group and type. First the GPUs are dealt to
+the groups in snake order (1 … U, U … 1, and so on). Then single GPUs change groups, or two of different types
+are swapped, as long as the objective falls. Without the division by the fastest speed, the fastest model
+alone would decide.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ from schemas.placement import Configuration
 from shared.domain.arrays import Floats, Ints
 
 LESS = 1e-9
-"""that the objective must fall by for a step to count"""
+"""by how much a step must lower the objective"""
 NUMBERS_AT_MOST = 20_000_000
-"""that all steps together look at: seconds of numpy"""
+"""numbers that all steps together compute, at most: that takes numpy seconds"""
 
 
 def grouped(speed: Floats, supply: Ints, groups: int) -> Ints:
@@ -36,7 +37,7 @@ def grouped(speed: Floats, supply: Ints, groups: int) -> Ints:
 
 
 def dealt(supply: Ints, groups: int) -> Ints:
-    """One GPU after the other, type by type, to the groups forth and back."""
+    """GPUs by group and type [U, C], dealt in snake order, type by type."""
     counts = np.zeros((groups, len(supply)), dtype=np.int32)
     for number, kind in enumerate(np.repeat(np.arange(len(supply)), supply).tolist()):
         turn, place = divmod(number, groups)
@@ -51,7 +52,7 @@ def unevenness(counts: Ints, speed: Floats) -> float:
 
 
 def improved(counts: Ints, speed: Floats) -> Ints:
-    """Steps that make the objective fall most, until none does. Ties: the lowest groups, then types."""
+    """The counts after steps, each of which lowers the objective most; ties: the first groups, then types."""
     counts, kinds = counts.copy(), counts.shape[1]
     gives = [(kind, -1) for kind in range(kinds)]
     gives += [(kind, back) for kind, back in product(range(kinds), repeat=2) if kind != back]
@@ -74,9 +75,10 @@ def _unit(kinds: int, kind: int) -> Ints:
 
 
 def _best_step(counts: Ints, speed: Floats, given: Ints) -> tuple[int, int, int] | None:
-    """Giver, taker and row of `given`; None: no step makes the objective fall.
+    """The best step as giver, taker and row of `given`; None: no step lowers the objective.
 
-    A step that does takes from the fastest group of the job that is worst off, or gives to its slowest.
+    Only a step that takes from the fastest group of the job with the largest spread, or gives to its slowest
+    group, can lower it.
     """
     sums = counts @ speed.T
     spread = sums.max(axis=0) - sums.min(axis=0)
@@ -96,7 +98,7 @@ def _best_step(counts: Ints, speed: Floats, given: Ints) -> tuple[int, int, int]
 
 
 def _spread_after(sums: Floats, giver: Ints, taker: Ints, moved: Floats) -> Floats:
-    """The objective once `moved` [G, S] went from giver to taker [P]: [P, G]."""
+    """The objective [P, G] after `moved` [G, S] goes from giver [P] to taker [P]."""
     less, more = sums[giver][:, None] - moved, sums[taker][:, None] + moved
     high, low = np.maximum(less, more), np.minimum(less, more)
     if len(sums) > len(("giver", "taker")):
@@ -107,7 +109,7 @@ def _spread_after(sums: Floats, giver: Ints, taker: Ints, moved: Floats) -> Floa
 
 
 def _extreme_beside(sums: Floats, giver: Ints, taker: Ints) -> Floats:
-    """The largest sum of all other groups, by pair and job."""
+    """By pair and job: the largest sum of any group but giver and taker."""
     order = np.argsort(-sums, axis=0, kind="stable")[:3]
     jobs = np.arange(sums.shape[1])
     taken = (order == giver[:, None, None]) | (order == taker[:, None, None])
@@ -117,7 +119,7 @@ def _extreme_beside(sums: Floats, giver: Ints, taker: Ints) -> Floats:
 
 
 def on_nodes(counts: Ints, nodes: Sequence[tuple[NodeId, int, int]]) -> tuple[Configuration, ...]:
-    """Each group's GPUs by node, on few nodes. `nodes`: id, type and GPUs; the counts use them up."""
+    """Each group's GPUs by node, on few nodes. `nodes`: id, type and GPUs; `counts` use all of them."""
     rest: dict[int, list[tuple[NodeId, int]]] = {kind: [] for kind in range(counts.shape[1])}
     for node_id, kind, gpus in reversed(nodes):
         rest[kind].append((node_id, gpus))

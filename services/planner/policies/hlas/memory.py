@@ -1,4 +1,4 @@
-"""What the policies remember from plan to plan. Pure."""
+"""What HLAS and its variants remember from plan to plan. Pure."""
 
 from collections.abc import Container, Sequence
 from typing import TypeVar
@@ -10,16 +10,17 @@ from schemas.placement import Configuration
 from services.planner.policies.hlas.queues import QueuePlace
 
 ENDED_AT_MOST = 20
-"""jobs of one workload whose lengths are remembered"""
+"""ended jobs of one workload whose lengths are remembered"""
 WORKLOADS_AT_MOST = 200
+"""workloads of which speeds and ended jobs are remembered"""
 JOBS_AT_MOST = 4_000
-"""that are remembered; of others all but the size is forgotten, which their samples say"""
+"""jobs that are remembered; the rounds of a forgotten job still follow from its samples"""
 
 
 class RememberedJob(msgspec.Struct, frozen=True, array_like=True):
     scale: int
-    """D: tasks of a round, for good"""
-    standing: QueuePlace
+    """D: tasks of a round, which never changes"""
+    queue_place: QueuePlace
     groups: tuple[int, ...]
     """positions in `HlasMemory.groups`; empty: it waits"""
     workload: Fingerprint
@@ -30,24 +31,27 @@ class RememberedJob(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GpuGroup(msgspec.Struct, frozen=True, array_like=True):
+    """GPUs that go to one job at a time."""
+
     place: Configuration
     basis: str
-    """of which cluster and workloads it was formed"""
+    """a hash of the nodes, the number of groups and the workloads that it was formed for"""
 
 
 class HlasMemory(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
+    """cluster time of the last plan"""
     groups: tuple[GpuGroup, ...] = ()
     jobs: dict[JobId, RememberedJob] = {}
-    """those present at the last plan that have begun"""
+    """the jobs of the last plan that have begun, or of which rounds are predicted"""
     speeds: dict[str, dict[GpuType, float]] = {}
-    """samples/s of one GPU by workload, of all seen so far; of a job like no other, by its id"""
+    """samples/s of one GPU, by workload (or the id of a job without one), of all workloads so far"""
     ended: dict[Fingerprint, tuple[float, ...]] = {}
-    """samples that ended jobs had done, by workload, the newest last"""
+    """samples of ended jobs, by workload, the newest last"""
 
 
 def remembered(memory: bytes) -> HlasMemory:
-    """Of the last decision; nothing from memory that is not ours."""
+    """The memory of the last decision; an empty one if the bytes are not a memory of HLAS."""
     try:
         found = msgspec.msgpack.decode(memory, type=HlasMemory)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -60,7 +64,10 @@ def remembered(memory: bytes) -> HlasMemory:
 def with_ended(
     before: HlasMemory, present: Container[JobId], at: float
 ) -> dict[Fingerprint, tuple[float, ...]]:
-    """`ended`, with the jobs that are there no more: they did about what they were about to do."""
+    """`ended`, with the jobs that are not `present` any more.
+
+    The samples of such a job are those at the last plan, and those that it was expected to do since.
+    """
     found = dict(before.ended)
     for job_id, job in before.jobs.items():
         if job_id in present or not job.workload:
@@ -73,7 +80,7 @@ def with_ended(
 def with_speeds(
     before: HlasMemory, jobs: Sequence[tuple[str, dict[GpuType, float]]]
 ) -> dict[str, dict[GpuType, float]]:
-    """`speeds`, with the workloads that are new; a known one keeps what it had."""
+    """`speeds`, with those of new workloads added; known workloads keep theirs."""
     found = dict(before.speeds)
     for name, speeds in jobs:
         found.setdefault(name, speeds)
@@ -85,5 +92,5 @@ V = TypeVar("V")
 
 
 def newest(found: dict[K, V]) -> dict[K, V]:
-    """The last `WORKLOADS_AT_MOST`."""
+    """The last `WORKLOADS_AT_MOST` entries."""
     return dict(list(found.items())[-WORKLOADS_AT_MOST:])

@@ -1,12 +1,12 @@
-"""HLAS (IEEE TCC 12(4), 2024, section IV-C): least attained service that does not see which GPUs served.
+"""HLAS (IEEE TCC 12(4), 2024, section IV-C): least attained service, counted alike on fast and slow GPUs.
 
-GPUs are divided into groups that are about as fast as one another for every job. A job's virtual size is the
-rounds it has run × what one takes on a mean group; K queues by that size are served in order, FIFO within
-each. A job gets groups enough for the D tasks of a round, and where there are fewer, its tasks take turns on
-the GPUs there are. How long a job will run is neither known nor asked.
+GPUs are divided into groups that are about equally fast for every job. A job's virtual size is the number of
+rounds it has run × the time of a round on a mean group. K queues by that size are served in order, each FIFO.
+A job gets enough groups for the D tasks of a round; where there are fewer, its tasks take turns on the GPUs
+it has. How long a job will run is not used.
 
-HLAS-P (section V) adds the rounds that a job is predicted to run further, and HLAS-L all those that a fit of
-its losses leaves. `docs/policies/hlas.md` says what the paper leaves open.
+HLAS-P (section V) adds the rounds that a job is predicted to run further; HLAS-L adds all rounds that are
+left by a fit of the job's losses. `docs/policies/hlas.md` says what the paper leaves open.
 """
 
 import math
@@ -42,16 +42,16 @@ from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
 SOONEST_S = 1.0
-"""at least, from a plan to the next one that `again_at` asks for"""
+"""the least time from a plan to the next one that `again_at` asks for"""
 MEASURES = Measures(priority="queue, by virtual size, 1 first")
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What follows from a view alone."""
+    """What the policy has computed from a view, before any estimate."""
 
     before: HlasMemory
     aside: tuple[Choice, ...]
-    """jobs that keep what they have, and are no matter of ours"""
+    """the jobs of rotas that stay as they are (see `rotas`)"""
     arrangement: Arrangement
 
 
@@ -69,7 +69,7 @@ class Hlas:
     # ---- the contract of a policy
 
     def wants(self, view: View) -> Configurations:
-        """The gangs that are new, as if in lockstep: what an exchange takes follows from that."""
+        """New gangs of several GPUs, as if in lockstep: from their estimates follows the exchange time."""
         seen = self._seen(view).arrangement
         moved = [
             (one.job.job_id, one.gang.configuration)
@@ -99,11 +99,11 @@ class Hlas:
             memory=msgspec.msgpack.encode(_memory(view, before, seen, choices)),
             again_at=self._again_at(view, seen.queue, choices),
             measures=MEASURES,
-            standings={one.job.job_id: Standing(priority=one.standing.queue + 1.0) for one in seen.queue},
+            standings={one.job.job_id: Standing(priority=one.queue_place.queue + 1.0) for one in seen.queue},
         )
 
     def _seen(self, view: View) -> Reading:
-        """Of the same view as the last time, the same."""
+        """The reading of a view; computed once for each view."""
         if self._last is None or self._last[0] is not view:
             self._last = view, self._looked_at(view)
         return self._last[1]
@@ -117,21 +117,21 @@ class Hlas:
         now = [self._by_now(one, before, view.at) for one in contenders(view, before, self._options)]
         return Reading(before, aside, scene(room_of(view, before), before, now, self._options))
 
-    # ---- where jobs stand
+    # ---- the jobs in their queues
 
     def _by_now(self, one: Contender, before: HlasMemory, at: float) -> Contender:
-        standing = self.foreseen(one, before) if one.rates else one.standing
-        standing = standing.sized(one.rounds, one.yard, self._thresholds, at)
-        return msgspec.structs.replace(one, standing=standing)
+        queue_place = self.foreseen(one, before) if one.rates else one.queue_place
+        queue_place = queue_place.sized(one.rounds, one.yard, self._thresholds, at)
+        return msgspec.structs.replace(one, queue_place=queue_place)
 
     def foreseen(self, one: Contender, before: HlasMemory) -> QueuePlace:  # noqa: ARG002 - for subclasses
-        """With what is predicted."""
-        return one.standing
+        """The job's place in the queues, with the rounds that it is predicted to run further."""
+        return one.queue_place
 
     def _again_at(
         self, view: View, queue: Iterable[Contender], choices: Mapping[JobId, Choice]
     ) -> float | None:
-        """When the first job that runs comes to another queue."""
+        """When the next running job reaches another queue; None: none does."""
         moves = [
             (self._samples_at_move(one) - one.job.samples_done) / choices[one.job.job_id].throughput
             for one in queue
@@ -141,7 +141,7 @@ class Hlas:
         return view.at + max(soonest, SOONEST_S) if math.isfinite(soonest) else None
 
     def _samples_at_move(self, one: Contender) -> float:
-        return one.standing.next_move_at(one.rounds, one.yard, self._thresholds) * one.yard.round_samples
+        return one.queue_place.next_move_at(one.rounds, one.yard, self._thresholds) * one.yard.round_samples
 
 
 class HlasP(Hlas):
@@ -154,17 +154,17 @@ class HlasP(Hlas):
         self._predictor = named(options.predictor)
 
     def foreseen(self, one: Contender, before: HlasMemory) -> QueuePlace:
-        standing = one.standing
-        if not standing.is_to_be_asked(one.rounds):
-            return standing
+        queue_place = one.queue_place
+        if not queue_place.is_to_be_asked(one.rounds):
+            return queue_place
         samples = one.yard.round_samples
         ended = [each / samples for each in before.ended.get(one.job.workload, ())]
         asked = JobSoFar(job=one.job, rounds=one.rounds, round_samples=samples, ended=ended)
         alpha = math.ceil(self._thresholds[0] / one.yard.round_s)
-        return standing.foreseeing(one.rounds, self.further(asked, alpha))
+        return queue_place.foreseeing(one.rounds, self.further(asked, alpha))
 
     def further(self, asked: JobSoFar, alpha: int) -> int:
-        """Rp."""
+        """Rp: the rounds that the job is predicted to run further."""
         return conservative(asked, self._predictor, alpha)
 
 
@@ -183,7 +183,7 @@ class HlasL(HlasP):
 def _choice(
     one: Contender, row: int | None, kind_of: Mapping[NodeId, GpuType], estimates: Estimated
 ) -> Choice | None:
-    """`row`: of the estimates; None: nobody asked."""
+    """The choice of a job; None: it waits. `row`: of its estimate; None: it was not asked about."""
     if one.gang is None:
         return None
     job_id, present = one.job.job_id, one.job.present
@@ -219,7 +219,7 @@ def _memory(view: View, before: HlasMemory, seen: Arrangement, choices: Mapping[
 
 
 def _unseen(view: View, before: HlasMemory, seen: Arrangement) -> dict[JobId, RememberedJob]:
-    """What was known of jobs that the plan does not show."""
+    """Entries of jobs that the view does not have, with the samples that were expected of them since."""
     ran_s = max(view.at - before.at, 0.0)
     return {
         job_id: msgspec.structs.replace(
@@ -232,16 +232,16 @@ def _unseen(view: View, before: HlasMemory, seen: Arrangement) -> dict[JobId, Re
 def _known(
     queue: Iterable[Contender], choices: Mapping[JobId, Choice]
 ) -> Iterator[tuple[JobId, RememberedJob]]:
-    """Of a job that has not begun, and of which nothing is predicted, there is nothing to remember."""
+    """The entries of the queue's jobs. A job that has not begun, and without a prediction, needs none."""
     for one in queue:
         choice, job = choices.get(one.job.job_id), one.job
-        if choice is None and not job.samples_done and not one.standing.until:
+        if choice is None and not job.samples_done and not one.queue_place.until:
             continue
         yield (
             job.job_id,
             RememberedJob(
                 scale=one.scale,
-                standing=one.standing,
+                queue_place=one.queue_place,
                 groups=one.groups,
                 workload=job.workload,
                 samples=job.samples_done,

@@ -1,15 +1,15 @@
-"""How many rounds a job will run further (HLAS-P, section V-A): predictors, and what is made of them. Pure.
+"""How many rounds a job will run further (HLAS-P, section V-A): predictors, and how they are used. Pure.
 
-A predictor is a function from `JobSoFar` to rounds, or None where it cannot say: an entry point of
-`hopyard.predictors`. It may know more than the policies do, which hand it the job as it is.
+A predictor is a function from `JobSoFar` to rounds, or to None if it cannot predict; an entry point of
+`hopyard.predictors` names it. It may know more of the job than the policies do.
 
     HLAS-P      the fit of the losses says fewer than α rounds more        0
                 ended jobs of the same workload ran on, from here          (α + their mean) / 2
                 neither                                                    α if there was a fit, else 0
     HLAS-L      all rounds that the fit of the losses leaves
 
-α = ⌈E1 / T̄⌉: the rounds of a job that leaves the first queue. What the paper calls far behind its group in
-an architecture search has nothing to go by here.
+α = ⌈E1 / T̄⌉: the rounds after which a job leaves the first queue. The paper also has a rule for jobs that
+are far behind their group in an architecture search; it is left out, since such groups are not known here.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,20 +22,22 @@ from shared.runtime.plugins import PREDICTORS
 
 
 class JobSoFar(msgspec.Struct, frozen=True, kw_only=True):
+    """A job whose further rounds are to be predicted."""
+
     job: ViewJob
     rounds: int
-    """that it has run"""
+    """rounds that it has run"""
     round_samples: float
-    """of all tasks of a round"""
+    """samples of all tasks of a round"""
     ended: Sequence[float]
-    """rounds of jobs of its workload that ended"""
+    """rounds of each ended job of its workload"""
 
 
 Predictor = Callable[[JobSoFar], float | None]
 
 
 def named(name: str) -> Predictor:
-    """One that is installed. Raises ValueError."""
+    """The installed predictor of this name. Raises ValueError if there is none."""
     if name not in PREDICTORS.names():
         raise ValueError(f"predictor {name} is unknown; there are {', '.join(PREDICTORS.names())}")
     found: Predictor = PREDICTORS.load(name)
@@ -43,18 +45,18 @@ def named(name: str) -> Predictor:
 
 
 def none(asked: JobSoFar) -> None:
-    """Nothing is predicted."""
+    """Predicts nothing."""
 
 
 def history(asked: JobSoFar) -> float | None:
-    """The mean of the rounds that ended jobs of the workload ran from here."""
+    """Predicts the mean number of rounds that ended jobs of the workload ran beyond the job's rounds."""
     if not asked.ended:
         return None
     return plain_sum(max(rounds - asked.rounds, 0.0) for rounds in asked.ended) / len(asked.ended)
 
 
 def conservative(asked: JobSoFar, predictor: Predictor, alpha: int) -> int:
-    """HLAS-P."""
+    """The rounds that HLAS-P adds, by the table of the module."""
     if predictor is none:
         return 0
     fitted = predictor(asked) if predictor is not history else None
@@ -67,5 +69,5 @@ def conservative(asked: JobSoFar, predictor: Predictor, alpha: int) -> int:
 
 
 def entire(asked: JobSoFar, predictor: Predictor) -> int:
-    """HLAS-L."""
+    """The rounds that HLAS-L adds: all that the predictor says."""
     return int((predictor(asked) or 0.0) + 0.5)

@@ -1,4 +1,4 @@
-"""Who holds which GPUs when a plan begins, and which are there to be given. Pure."""
+"""Which GPUs running jobs hold when a plan begins, and which can be given to jobs. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,15 +13,18 @@ from services.planner.policies.hlas.memory import HlasMemory
 
 
 class GpuRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs of a plan."""
+
     nodes: tuple[ViewNode, ...]
-    """those that run relaxed gangs"""
+    """the nodes that run relaxed gangs"""
     running: dict[JobId, Configuration]
-    """the GPUs of jobs that run and may go on"""
+    """the GPUs of jobs that run and can go on"""
     shows_running: bool
-    """a fragment plan does not: its idle GPUs are nobody's"""
+    """whether the view has the running jobs, so that their GPUs count as idle; that of a fragment plan has
+    not"""
 
     def free(self, but: Iterable[JobId] | None = None) -> dict[NodeId, int]:
-        """GPUs by node, without those of the jobs named; None: of all that run."""
+        """Idle GPUs by node, without those of the jobs `but`; None: without those of all running jobs."""
         free = {node.node_id: node.idle for node in self.nodes}
         if self.shows_running:
             for job_id in self.running if but is None else but:
@@ -31,6 +34,7 @@ class GpuRoom(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nodes_of(view: View) -> tuple[ViewNode, ...]:
+    """The nodes that run relaxed gangs."""
     return tuple([node for node in view.nodes if Relaxed.tag() in node.modes])
 
 
@@ -59,7 +63,7 @@ def _fitting(
 
 
 def take(place: Configuration, free: dict[NodeId, int]) -> Configuration:
-    """As many of these GPUs as are free, which are no more so."""
+    """As many GPUs of the place as are free; they are taken out of `free`."""
     found = {node_id: min(gpus, free.get(node_id, 0)) for node_id, gpus in place.items()}
     for node_id, gpus in found.items():
         if gpus:
@@ -76,7 +80,7 @@ def summed(places: Sequence[Configuration]) -> Configuration:
 
 
 def present_places(room: GpuRoom, shape: Formed) -> list[Configuration]:
-    """Each group's GPUs that are there to be used: measurements take some of idle groups."""
+    """By group: its GPUs that can be used now. Those of an idle group may be taken by measurements."""
     free, idle = room.free(), set(shape.idle)
     return [
         take(group.place, free) if index in idle else group.place for index, group in enumerate(shape.groups)

@@ -1,4 +1,4 @@
-"""Jobs that share their GPUs in turns, as another policy has it: HLAS gives every GPU to one job. Pure."""
+"""Jobs that another policy has put in rotas. HLAS itself gives every GPU to one job. Pure."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,10 @@ from shared.domain import gangs, in_turns
 
 
 def without_rotas(view: View) -> tuple[View, tuple[Choice, ...]]:
-    """What there is to decide; and the jobs of rotas in which somebody may not be moved, who all stay.
+    """The view without rotas, and the choices of the jobs of rotas that stay.
 
-    A job of any other rota has no place where it could stay.
+    A rota stays if one of its jobs may not be moved; its jobs and GPUs are not in the view. A job of any
+    other rota is in the view, without a place.
     """
     turning = {job.job_id: job.present for job in view.jobs if job.present and gangs.rota(job.present.gang)}
     if not turning:

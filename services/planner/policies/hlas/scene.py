@@ -1,4 +1,4 @@
-"""What HLAS decides from a view: the order of the jobs, and who gets which groups and tasks. Pure."""
+"""What HLAS decides: the order of the jobs, and which groups and tasks each gets. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -19,17 +19,19 @@ from shared.domain.arrays import Flags
 
 
 class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision, before throughputs are known."""
+
     formed: Formed
     speeds: dict[str, dict[GpuType, float]]
-    """of all workloads known"""
+    """of all known workloads, as in `HlasMemory`"""
     queue: tuple[Contender, ...]
-    """in order, with their groups and gangs"""
+    """all jobs in order, with their groups and gangs"""
 
 
 def scene(
     room: GpuRoom, before: HlasMemory, waiting: Sequence[Contender], options: HlasOptions
 ) -> Arrangement:
-    """`waiting`: jobs with their standing by now; those that run are among them."""
+    """The decision for these jobs. `waiting`: all jobs, running ones too, each in its queue of now."""
     gpus = sum(node.gpus for node in room.nodes)
     groups = group_count(gpus, options.groups)
     speeds = with_speeds(before, [(one.job.workload or one.job.job_id, one.rates) for one in waiting])
@@ -57,13 +59,14 @@ def scene(
 
 
 def _ordered(waiting: Sequence[Contender], shape: Formed, need: Mapping[JobId, int]) -> list[Contender]:
-    """Ties go to the earlier submission, then to the smaller id.
+    """The jobs in the order in which they are served. Ties go to the earlier submission, then the smaller id.
 
-    `need`: groups that jobs have tasks for; of a queue, those that have some and too few come first.
+    `need`: how many groups each job has tasks for. Within a queue, jobs that have fewer groups than that, and
+    not none, come first.
     """
 
     def urgency(one: Contender) -> tuple[object, ...]:
-        place, further, entered_at = one.standing.urgency(one.rounds)
+        place, further, entered_at = one.queue_place.urgency(one.rounds)
         held = len(shape.held.get(one.job.job_id, ()))
         partial = 0 < held < need.get(one.job.job_id, 0)
         return place, not partial, further, entered_at, one.job.submitted_at, one.job.job_id
@@ -72,7 +75,7 @@ def _ordered(waiting: Sequence[Contender], shape: Formed, need: Mapping[JobId, i
 
 
 def _warm(one: Contender, kinds: Mapping[NodeId, GpuType], places: Sequence[Configuration]) -> frozenset[int]:
-    """Groups where a process of the job stands by for each GPU that it can use."""
+    """The groups where a process of the job stands by for each GPU that the job can use."""
     if not one.job.warm:
         return frozenset()
     own = [{on: gpus for on, gpus in place.items() if kinds[on] in one.rates} for place in places]
@@ -80,7 +83,7 @@ def _warm(one: Contender, kinds: Mapping[NodeId, GpuType], places: Sequence[Conf
 
 
 class _Usable:
-    """Which groups a job has a use for, by the types that it can run on."""
+    """Which groups a job can use, by the types that it can run on."""
 
     def __init__(self, nodes: Sequence[ViewNode], places: Sequence[Configuration]) -> None:
         kinds = {node.node_id: node.gpu_type for node in nodes}
@@ -99,7 +102,7 @@ class _Usable:
 def _with_gangs(
     room: GpuRoom, shape: Formed, queue: Sequence[Contender], options: HlasOptions
 ) -> Iterator[Contender]:
-    """Who keeps its groups stays as it is."""
+    """The jobs with their gangs. A job that keeps its groups keeps its gang."""
     keeps = {
         one.job.job_id
         for one in queue
@@ -125,7 +128,7 @@ def _with_gangs(
 def _gang(
     one: Contender, place: Configuration, kind_of: Mapping[NodeId, GpuType], options: HlasOptions
 ) -> Gang | None:
-    """Its present one, if nothing differs."""
+    """The gang of a job on a place: its present one, if that is the same; None: the place is empty."""
     if not place:
         return None
     task_s = {node_id: one.job.batch_size / one.rates[kind_of[node_id]] for node_id in place}

@@ -1,12 +1,12 @@
 """Which job has which groups (HLAS, algorithms 1 and 3, from one event to the next). Pure.
 
-    who runs keeps its groups
-    for n in order without groups:  up to need_n idle groups;
-                                    none idle: up to need_n groups of the last job in order that runs behind n
-    groups still idle:              those that run grow to need_n, in order
+    a running job                     keeps its groups
+    each job n without groups, in     gets up to need_n idle groups; if there are none, up to need_n groups of
+    the order                             last running job behind n
+    groups that are still idle        go to running jobs with fewer than need_n groups, in order
 
-The paper decides after each round; between an arrival, a completion and a change of queues its decisions
-repeat. A job that runs does not grow at the cost of others.
+The paper decides after each round, but its decision changes only when a job arrives, ends or changes its
+queue. A running job gets no further groups at the cost of others.
 """
 
 from collections import deque
@@ -18,16 +18,16 @@ from shared.domain.arrays import Flags
 
 
 class Claimant(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, as the groups see it."""
+    """A job that has groups, or is to get some."""
 
     need: int
-    """groups that it has tasks for"""
+    """how many groups it has tasks for"""
     usable: Flags
-    """by group: whether some GPU of it can run the job"""
+    """by group: whether the job can run on some GPU of it"""
     held: tuple[int, ...] = ()
-    """groups that it has"""
+    """the groups that it has"""
     warm: frozenset[int] = frozenset()
-    """groups where its processes stand by; it takes those before others"""
+    """groups where its processes stand by, which it takes before others"""
     fixed: bool = False
     """it may not be moved"""
 
@@ -35,7 +35,11 @@ class Claimant(msgspec.Struct, frozen=True, kw_only=True):
 def served(
     order: Sequence[Claimant], idle: Sequence[int], *, partial_first: bool = False
 ) -> list[tuple[int, ...]]:
-    """Groups by job, in the order given. `partial_first`: a job with too few groups grows in its turn."""
+    """The groups of each job. `idle`: groups that no job has.
+
+    `partial_first`: a running job with too few groups gets further ones in its turn, not after all waiting
+    jobs.
+    """
     held, free = [list(one.held) for one in order], list(idle)
     running = deque(place for place, one in enumerate(order) if held[place] and not one.fixed)
     for place, one in enumerate(order):
@@ -54,19 +58,19 @@ def served(
 
 
 def _taken(one: Claimant, held: Sequence[int], free: list[int]) -> list[int]:
-    """Up to what it needs of the free groups, which are no more so."""
+    """Further groups up to the job's need; they are taken out of `free`."""
     found = _warm_first(one, free)[: max(one.need - len(held), 0)]
     free[:] = [group for group in free if group not in found]
     return found
 
 
 def _warm_first(one: Claimant, groups: Sequence[int]) -> list[int]:
-    """Those that it can use."""
+    """The groups that the job can use, those where it is warm first."""
     return sorted([group for group in groups if one.usable[group]], key=lambda group: group not in one.warm)
 
 
 def _given_up(one: Claimant, held: list[list[int]], behind: Sequence[int]) -> list[int]:
-    """Up to what it needs of the groups of the last that runs behind it, and has any that it can use."""
+    """Groups up to the job's need, taken from the last job `behind` it that has any which it can use."""
     for place in reversed(behind):
         found = _warm_first(one, held[place])[: one.need]
         if found:

@@ -12,7 +12,7 @@ Fill = Literal["spread", "one-each"]
 
 
 def earliest_end(task_s: Sequence[float], tasks: int) -> list[int]:
-    """Tasks by GPU: one after the other to the GPU on which it ends first; ties: the lower index."""
+    """Tasks by GPU, each given to the GPU on which it ends first; ties: the lower index."""
     ends = [(each, index) for index, each in enumerate(task_s)]
     heapq.heapify(ends)
     given = [0] * len(task_s)
@@ -24,18 +24,21 @@ def earliest_end(task_s: Sequence[float], tasks: int) -> list[int]:
 
 
 def in_waves(gpus: int, tasks: int) -> list[int]:
-    """A task for each GPU in turn, until none is left."""
+    """Tasks by GPU, given to the GPUs in turn."""
     whole, rest = divmod(tasks, gpus)
     return [whole + (index < rest) for index in range(gpus)]
 
 
 def groups_needed(tasks: int, gpus: int, groups: int) -> int:
-    """So many that there is a GPU for each task; `gpus`: of all groups."""
+    """How many groups a job needs so that there is a GPU for each task. `gpus`: in all groups together."""
     return max(math.ceil(tasks * groups / gpus), 1) if gpus else 1
 
 
 def gang(place: Configuration, task_s: Mapping[NodeId, float], tasks: int, fill: Fill) -> Gang:
-    """`task_s`: seconds of a task on one GPU, by node. GPUs that get no task are left out."""
+    """The relaxed gang of a job on a place, without GPUs that get no task.
+
+    `task_s`: seconds of a task on one GPU, by node.
+    """
     owner = [node_id for node_id in sorted(place) for _ in range(place[node_id])]
     each = [task_s[node_id] for node_id in owner]
     given = earliest_end(each, tasks) if fill == "spread" else in_waves(len(owner), tasks)

@@ -141,7 +141,7 @@ def urgencies(seen: View, decision: Decision) -> dict[JobId, tuple[object, ...]]
     known = remembered(decision.memory).jobs
     found: dict[JobId, tuple[object, ...]] = {}
     for job in seen.jobs:
-        place = known[job.job_id].standing if job.job_id in known else QueuePlace(0, job.submitted_at)
+        place = known[job.job_id].queue_place if job.job_id in known else QueuePlace(0, job.submitted_at)
         rounds = yardstick(job.demand[0], 1.0, 1).rounds(job.samples_done)
         found[job.job_id] = *place.urgency(rounds), job.submitted_at, job.job_id
     return found
