@@ -1,6 +1,6 @@
-"""Back ends by name, behind `problem.Solve`: ours, and others that are given the full model.
+"""The back ends by name, each called as a `problem.Solve`: ours, and solvers of the full model.
 
-Each is a module with a function `run`, which `search` drives; imported when it is first asked for.
+A back end is a module with a function `run`, which `search` drives. It is imported when it is first used.
 """
 
 from importlib import import_module
@@ -22,14 +22,14 @@ MODULES = {
 
 
 def solve(problem: Problem, effort: Effort) -> Solution:
-    """The best choice found within the effort, by the back end it names. Raises KeyError for another."""
+    """The best choice that the effort's back end finds within it. Raises KeyError for an unknown back end."""
     return BACKENDS[effort.backend](problem, effort)
 
 
 def solving_from_now(plan: Effort) -> Solve:
-    """`solve`, where no solve has more than is left of the plan's seconds.
+    """`solve`, limited to what is left of the plan's seconds on the wall clock.
 
-    They run from now on, while the policy itself computes, too.
+    They run from this call on, also while the policy itself computes.
     """
     budget = Budget(seconds=plan.budget_s, modelled=plan.modelled)
 
@@ -43,7 +43,7 @@ def solving_from_now(plan: Effort) -> Solve:
 
 
 def load(backend: str) -> ModuleType:
-    """Import a back end: half a second to two, better spent before a deadline runs. Raises KeyError."""
+    """Import a back end, which takes 0.5 to 2 s: better before a deadline runs. Raises KeyError."""
     return import_module(f"{__name__}.{MODULES[backend]}")
 
 

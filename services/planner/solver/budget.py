@@ -1,4 +1,4 @@
-"""The budget of a computation, in seconds: of the wall clock, or modelled ones, counted from work."""
+"""The budget of a computation: seconds of the wall clock, or modelled seconds, computed from its work."""
 
 import math
 import time
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Budget(msgspec.Struct):
-    """Begins when it is made. Modelled, it is the same on every machine."""
+    """Seconds that run from the construction on. Modelled seconds are equal on every machine."""
 
     seconds: float = math.inf
     modelled: bool = True
@@ -16,7 +16,7 @@ class Budget(msgspec.Struct):
     began: float = msgspec.field(default_factory=time.perf_counter)
 
     def charge(self, work_s: float) -> None:
-        """Count the modelled seconds of some work; on the wall clock it has passed already."""
+        """Count the modelled seconds of some work. They do not affect a budget of the wall clock."""
         self.work_s += work_s
 
     @property

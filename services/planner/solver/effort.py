@@ -1,10 +1,10 @@
-"""How hard a solver may try."""
+"""How much time or work a solve may take, and when it may stop."""
 
 import msgspec
 
 
 class Effort(msgspec.Struct, frozen=True, kw_only=True):
-    """The effort of one plan: the tolerated gap, the seconds, the solver."""
+    """The limits of one solve, and which solver to use."""
 
     gap: float = 0.01
     """tolerated relative gap"""
@@ -15,6 +15,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     modelled: bool = False
     """seconds are computed from the work done, so that the answer does not depend on the machine"""
     greedy: bool = False
-    """do not solve at all"""
+    """take the greedy plan without solving"""
     backend: str = "hopyard"
     """which solver, by its name in `solver.BACKENDS`"""

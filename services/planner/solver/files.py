@@ -1,4 +1,4 @@
-"""Problems as files: JSON, plain or gzipped, to and from columns. The format stands in `schemas.problems`."""
+"""Reads and writes problems as files: JSON, plain or gzipped. `schemas.problems` defines the format."""
 
 import gzip
 import re
@@ -25,7 +25,7 @@ _PLACE = re.compile(r" - at `(?P<field>[^`]*)`$")
 
 
 class NamedProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem with its names. Configurations that nobody would choose, gain 0, are left out."""
+    """A problem with the ids of its jobs. Configurations of gain 0 are left out: none would be chosen."""
 
     problem: Problem
     jobs: tuple[str, ...]
@@ -36,14 +36,17 @@ class NamedProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_problem(path: Path) -> NamedProblem:
-    """Raises InvalidFile with the field and the reason, OSError."""
+    """The problem in a file. Raises OSError, and InvalidFile with the field and the reason."""
     file = _decoded(path)
     _check_indices(file, path)
     return saved_of(file)
 
 
 def write_problem(path: Path, problem: Problem, jobs: Sequence[str]) -> None:
-    """Gzipped if the name ends in `.gz`; under a temporary name first, so that no half of it is ever read."""
+    """Write a problem; gzipped if the name ends in `.gz`.
+
+    It is written under a temporary name first, so that no reader finds half a file.
+    """
     data = msgspec.json.encode(file_of(problem, jobs))
     if path.suffix == ".gz":
         data = gzip.compress(data, LEVEL, mtime=0)
@@ -53,6 +56,7 @@ def write_problem(path: Path, problem: Problem, jobs: Sequence[str]) -> None:
 
 
 def result_of(saved: NamedProblem, solution: Solution, backend: str) -> SolveResult:
+    """The solution in terms of the file: a choice is the position among the job's configurations there."""
     chosen = solution.choice.tolist()
     return SolveResult(
         objective=solution.objective,
@@ -69,7 +73,7 @@ def result_of(saved: NamedProblem, solution: Solution, backend: str) -> SolveRes
 
 
 def saved_of(file: SavedProblem) -> NamedProblem:
-    """The columns of a file whose node indices are valid."""
+    """The problem of a file whose indices are valid."""
     counts = [len(job.configurations) for job in file.jobs]
     options = [option for job in file.jobs for option in job.configurations]
     whole = Problem(
@@ -96,7 +100,7 @@ def saved_of(file: SavedProblem) -> NamedProblem:
 
 
 def file_of(problem: Problem, jobs: Sequence[str]) -> SavedProblem:
-    """`jobs`: their ids."""
+    """The file of a problem. `jobs`: their ids."""
     node, gpus = problem.node.tolist(), problem.gpus.tolist()
     ends = problem.start.tolist()
     options = [
@@ -137,7 +141,7 @@ def _decoded(path: Path) -> SavedProblem:
 
 
 def _text(path: Path) -> bytes:
-    """What the file holds, unpacked."""
+    """The content of the file, unpacked. Raises InvalidFile if it is damaged or too large."""
     with path.open("rb") as plain:
         packed = plain.read(len(GZIP)) == GZIP
     try:

@@ -1,6 +1,6 @@
 """A plan without a solver: by weight, each job takes the best of what still fits. Pure.
 
-It is the limit of λ → ∞, takes milliseconds, and stands in whenever the solver has nothing.
+It is the optimum for λ → ∞, takes milliseconds, and is used whenever a solver has found no plan.
 """
 
 import numpy as np
@@ -12,9 +12,9 @@ from shared.domain.arrays import Ints
 
 
 def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
-    """Jobs in the order of their weights, then as they come; each gets its best gain that fits.
+    """The greedy plan: by descending weight, each job gets the configuration of largest gain that fits.
 
-    Jobs of the configurations `chosen` have theirs.
+    Of equal weights the earlier job comes first. The jobs of the configurations `chosen` get these.
     """
     free = problem.capacity.astype(np.int64)
     choice = np.full(problem.jobs, NOTHING, dtype=np.int32)
@@ -44,7 +44,7 @@ def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
 
 
 def beginning(problem: Problem) -> Solution:
-    """The better of two: greedy with all GPUs, and greedy beside what jobs hold now."""
+    """The better of two plans: greedy with all GPUs, and greedy beside the present configurations."""
     alone = greedy(problem)
     if not len(problem.present):
         return alone
@@ -53,7 +53,7 @@ def beginning(problem: Problem) -> Solution:
 
 
 def _bearable(problem: Problem, rows: Ints) -> Ints:
-    """Those of the configurations that are on no node which all of them together overfill."""
+    """The configurations without those on nodes that all of them together would overfill."""
     start, cells = subset(problem.start, rows)
     node, gpus = problem.node[cells], problem.gpus[cells]
     used = np.bincount(node, gpus, len(problem.capacity))
@@ -62,7 +62,7 @@ def _bearable(problem: Problem, rows: Ints) -> Ints:
 
 
 def first_fit(problem: Problem, free: npt.NDArray[np.int64], begin: int, end: int) -> int:
-    """The most valuable of the rows begin … end − 1 that fits, the earliest of equals."""
+    """The row of largest gain among those of begin … end − 1 that fit, the first of equals; or NOTHING."""
     if begin == end:
         return NOTHING
     cells = slice(problem.start[begin], problem.start[end])

@@ -1,4 +1,4 @@
-"""What HiGHS hands to a listener; its own module has no type for it."""
+"""The type of the events that HiGHS passes to a callback, which its own module lacks."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""The integer program of one plan, as plain arrays, and what a solution says. Pure.
+"""The integer program of one plan, as plain arrays, and its solution. Pure.
 
 Data: GPUs per node `capacity`; per job its `weight` (prior_i + bias)^λ; configurations as compressed
 sparse rows (see `configurations`), each with its `gain` G_ij.
@@ -71,7 +71,7 @@ Solve = Callable[[Problem, Effort], Solution]
 
 
 class SolverFailed(RuntimeError):
-    """A back end raised; the text says which and what. A plan can still be made without solving."""
+    """A back end raised an exception; the text names both. A plan can still be made without solving."""
 
 
 def restricted(problem: Problem, rows: Ints) -> Problem:

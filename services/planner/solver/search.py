@@ -1,8 +1,8 @@
-"""The driver of every back end: a quick start, a search in a thread, its best at the deadline.
+"""Drives every back end: begins with a greedy plan, searches in a thread, returns the best at the deadline.
 
-A search reports each better choice and each tighter bound at once, so that one which does not heed the
-deadline can be left behind; the process that runs this is replaced when its thread outlives the call (see
-`policy_process`). In modelled effort there is no clock and no thread: work limits end a search.
+A search reports each better choice and each tighter bound at once. So a search that does not stop at the
+deadline can be abandoned: its thread goes on, and the process is replaced afterwards (see `policy_process`).
+With modelled effort there is no clock and no thread; limits of work end a search.
 """
 
 import math
@@ -30,8 +30,9 @@ from services.planner.solver.staying import stayed
 from shared.domain.arrays import Ints
 
 STOPPING_S = 0.02
-"""a search is stopped so long before the deadline, so that its last choice still arrives"""
+"""how long before the deadline a search is stopped, so that its last choice still arrives"""
 LARGEST_GAP = 0.999
+"""the largest gap that is passed to solvers"""
 ROUNDING = 1e-6
 """relative difference by which a plan may exceed a proven bound"""
 NONE = 1e-6
@@ -41,17 +42,17 @@ TINY = 1e-9
 a tolerated gap"""
 SEED = 1
 HALF = 0.5
-"""between the two values of a binary"""
+"""a binary variable above this is 1"""
 
 
 class Search:
-    """What a solver is given, and where it reports what it finds."""
+    """The input of a solver, and the object to which it reports what it finds."""
 
     def __init__(self, problem: Problem, effort: Effort, first: Solution, budget: Budget) -> None:
         self.problem = problem
         self.effort = effort
         self.scale = float(problem.value.max())
-        """values are divided by it, so that a solver's absolute tolerances mean something"""
+        """values are divided by it, so that a solver's absolute tolerances fit them"""
         self.budget = budget
         self.stopped = threading.Event()
         self.best = first
@@ -60,13 +61,13 @@ class Search:
         self._listeners: list[Callable[[Solution], None]] = []
 
     def stop(self) -> None:
-        """Called at the deadline, from another thread."""
+        """Tell the solver to stop. Called at the deadline, from another thread."""
         self.stopped.set()
         for stop in self._stops:
             stop()
 
     def on_stop(self, stop: Callable[[], object]) -> None:
-        """Register a function that stops the solver; a solver without one looks at `stopped`."""
+        """Register a function that stops the solver. A solver without one has to look at `stopped`."""
         self._stops.append(stop)
         if self.stopped.is_set():
             stop()
@@ -87,7 +88,7 @@ class Search:
 
     @property
     def target(self) -> float:
-        """Only choices worth more are looked for: a bound of this value leaves a tolerated gap."""
+        """The worth above which choices are looked for: a bound of this value leaves a tolerated gap."""
         return self.best.objective * max((1.0 - TINY) * (1.0 + self.relative_gap), 1.0)
 
     @property
@@ -152,7 +153,10 @@ def _solved(problem: Problem, effort: Effort, run: Run, budget: Budget) -> Solut
 
 
 def _staying(problem: Problem, solution: Solution, effort: Effort, budget: Budget) -> Solution:
-    """The solution with fewer moves, within the gap; one that has a larger gap loses nothing."""
+    """The solution with fewer moved jobs.
+
+    Its gap stays tolerated; if the gap is larger already, the objective does not fall.
+    """
     least = solution.bound * (1.0 - effort.gap) if solution.gap <= effort.gap else solution.objective
     choice = stayed(problem, solution.choice, least * (1.0 + TINY), budget)
     objective = worth(problem, choice)
@@ -164,7 +168,7 @@ def _staying(problem: Problem, solution: Solution, effort: Effort, budget: Budge
 
 
 def fitting(problem: Problem) -> Ints:
-    """The configurations that fit the empty nodes: a search need not consider the others."""
+    """The configurations that fit `capacity` alone: a search need not consider the others."""
     if not len(problem):
         return np.empty(0, dtype=np.int32)
     over = problem.gpus > problem.capacity[problem.node]

@@ -1,11 +1,11 @@
-"""Among plans that are good enough, one that moves fewer jobs. Pure.
+"""Changes a plan so that it moves fewer jobs and stays good enough. Pure.
 
-A plan within the tolerated gap need not be changed to be worth more, and may be worth a little less. A job
-that has another place than it holds now is put back, one after the other; what is then in the way, and would
-move anyway, goes to the best of its places that is still free. Servers of a type are nearly alike, so most
-such exchanges cost next to nothing: the solver had no reason to prefer one server to the other.
+A plan within the tolerated gap may become worth a little less. One after the other, jobs that the plan moves
+are put back to their present configurations. Jobs that are then in the way, and would move anyway, get their
+best configurations that are still free. Servers of a type are nearly alike, so most such exchanges cost
+almost nothing: the solver had no reason to prefer one server to another.
 
-The plan stays at least as much worth as asked for, and no exchange moves a job that stays.
+The plan stays worth at least `least`, and no exchange moves a job that stayed before it.
 """
 
 from collections.abc import Iterator
@@ -21,18 +21,18 @@ from shared.domain.arrays import Ints
 from shared.domain.sums import plain_sum
 
 SWEEPS = 3
-"""over all that move, at most"""
+"""passes over all jobs that move, at most"""
 IN_THE_WAY = 4
-"""jobs that give way to one, at most"""
+"""jobs that may give way to one job, at most"""
 FIT_S = 2e-8
-"""modelled seconds of looking whether a configuration fits"""
+"""modelled seconds of checking whether a configuration fits"""
 
 _Free = npt.NDArray[np.int64]
 """GPUs by node"""
 
 
 def stayed(problem: Problem, choice: Ints, least: float, budget: Budget) -> Ints:
-    """The choice with jobs put back, worth `least` or more; as far as the budget reaches."""
+    """The choice with jobs put back, worth `least` or more; exchanges end when the budget is spent."""
     if not len(problem.present):
         return choice
     plan = _Plan(problem, choice, budget)
@@ -41,7 +41,8 @@ def stayed(problem: Problem, choice: Ints, least: float, budget: Budget) -> Ints
         spare = plan.worth - least
         if not movers or spare < 0:
             break
-        # First what costs less than its share, then what the plan can bear.
+        # First exchanges that cost no more than an equal share of what the plan may lose; then any that it
+        # can afford.
         back = plain_sum(plan.put_back(job, spare / len(movers)) for job in movers)
         back += plain_sum(plan.put_back(job, plan.worth - least) for job in plan.movers())
         if not back:
@@ -74,7 +75,7 @@ class _Plan:
             self._give(job, int(choice[job]))
 
     def movers(self) -> list[int]:
-        """Jobs that hold another place now or will hold none, the largest gang first."""
+        """Jobs whose present configuration is not the chosen one, those with most GPUs first."""
         moving = [job for job, row in self._home.items() if self.choice[job] != row]
         return sorted(moving, key=lambda job: (-self._gpus(self._home[job]), job))
 
@@ -92,7 +93,7 @@ class _Plan:
         return True
 
     def _exchange(self, job: int) -> _Exchange | None:
-        """How to put a job back, if there is a way."""
+        """The exchange that puts a job back; None: there is none."""
         free, home = self._free.copy(), self._home[job]
         self._shift(free, int(self.choice[job]), 1)
         self._shift(free, home, -1)
@@ -114,7 +115,7 @@ class _Plan:
         return _Exchange(rows, cost)
 
     def _in_the_way(self, job: int, node: int, lacking: int, others: list[int]) -> int | None:
-        """A job on a node that does not stay anyway: the smallest that is large enough, else the largest."""
+        """A job on the node that moves anyway: the smallest that frees `lacking` GPUs, else the largest."""
         found = [
             (self._held(one, node), one)
             for one in self._on[node]
@@ -125,7 +126,7 @@ class _Plan:
         return None if chosen is None else chosen[1]
 
     def _best(self, job: int, free: _Free) -> int:
-        """The place that a job holds now if it is free, else its most valuable one that is."""
+        """The job's present configuration if it is free, else its most valuable free one, or NOTHING."""
         home = self._home.get(job)
         if home is not None and all(gpus <= free[node] for node, gpus in self._cells(home)):
             return home

@@ -1,1 +1,1 @@
-"""Back ends that are given the full model: HiGHS, SCIP and CP-SAT."""
+"""Back ends that give the whole program to a solver: HiGHS, SCIP and CP-SAT."""

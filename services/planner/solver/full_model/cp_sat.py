@@ -1,7 +1,7 @@
-"""The full model handed to CP-SAT, by its own interface, with the greedy plan as a hint.
+"""The full model solved by CP-SAT, through its own interface, with the greedy plan as a hint.
 
-CP-SAT computes in whole numbers: values are scaled to at most `UNITS` and rounded up, so that its bound
-holds for what they were before.
+CP-SAT computes in whole numbers: values are scaled to at most `UNITS` and rounded up, so that its bound holds
+for the unrounded values, too.
 """
 
 from itertools import pairwise
@@ -14,9 +14,9 @@ from services.planner.solver.search import SEED, Search
 from shared.domain.arrays import Ints
 
 UNITS = 10_000_000
-"""the largest value; what rounding costs is 1e-7 of it a job at most"""
+"""units of the largest value; rounding changes the worth of a job's configuration by one unit at most"""
 MODELLED = 1.0
-"""modelled seconds in one of CP-SAT's deterministic ones, which are meant to be seconds"""
+"""modelled seconds for one second of CP-SAT's deterministic time"""
 
 
 def run(search: Search) -> None:

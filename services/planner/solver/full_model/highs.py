@@ -1,7 +1,7 @@
-"""The full model handed to HiGHS, by its own interface: compressed columns.
+"""The full model solved by HiGHS, through its own interface with compressed columns.
 
-It is not given the greedy plan to start from: one so far from the best makes it slower.
-MathOpt's HiGHS heeds no interrupt, overshoots short limits and prints to stdout now and then.
+HiGHS does not get the greedy plan to start from: a plan so far from the best makes it slower. MathOpt's
+interface to HiGHS is not used: it ignores interrupts, overshoots short limits and sometimes prints to stdout.
 """
 
 import highspy
@@ -19,8 +19,8 @@ OPTIONS: dict[str, bool | int | float | str] = {
     "random_seed": SEED,
     "threads": 1,
     "mip_abs_gap": 0.0,
-    # Presolve and symmetry take longer than what they save on these programs, where no row goes and
-    # columns alike are few; what decides is how soon a sub-problem around the relaxation is tried.
+    # Presolve removes no row of these programs, and few of their columns are alike, so presolve and symmetry
+    # detection take longer than they save. Heuristics on sub-problems around the relaxation matter most.
     "presolve": "off",
     "mip_detect_symmetry": False,
     "mip_heuristic_effort": 0.3,
@@ -49,7 +49,7 @@ def _limits(search: Search) -> dict[str, float | int]:
 
 
 def _listen(highs: highspy.Highs, search: Search) -> None:
-    """Hear of choices and bounds as they are found, and stop it on request."""
+    """Have HiGHS report choices and bounds as it finds them, and stop when the search is stopped."""
 
     def improved(event: HighsEvent) -> None:
         search.offer(_rows(event.data_out.mip_solution))
@@ -77,7 +77,7 @@ def _conclude(highs: highspy.Highs, search: Search) -> None:
 
 
 def _pass(highs: highspy.Highs, problem: Problem, scale: float) -> None:
-    """Column c: row job_c with 1, and rows jobs + n with its GPUs on node n."""
+    """Pass the program to HiGHS. Column c has 1 in row job_c, and its GPUs on node n in row jobs + n."""
     count, rows = len(problem), problem.jobs + len(problem.capacity)
     start, row, value = _columns(problem)
     highs.passModel(

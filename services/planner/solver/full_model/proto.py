@@ -1,7 +1,7 @@
-"""The full model for MathOpt: a proto filled with arrays, ten times as fast as with objects.
+"""The full model for MathOpt: a protocol buffer filled from arrays, ten times as fast as MathOpt's objects.
 
-Row i < jobs: one configuration a job. Row jobs + n: the GPUs of node n. Values are divided by `scale`, so
-that a solver's absolute tolerances mean something.
+Row i < jobs: at most one configuration of job i. Row jobs + n: the GPUs of node n. Values are divided by
+`scale`, so that the absolute tolerances of a solver fit them.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from services.planner.solver.problem import Problem
 
 STEP_S = 2.5e-4
 STEP_PER_CONFIGURATION_S = 5.5e-8
-"""what a simplex iteration costs, as measured on a common server: the modelled seconds"""
+"""modelled seconds of a simplex iteration, as measured on a common server"""
 
 
 def modelled_s(steps: int, configurations: int) -> float:
-    """Seconds that so many simplex iterations take on a common server."""
+    """Seconds that `steps` simplex iterations take on a common server."""
     return steps * (STEP_S + STEP_PER_CONFIGURATION_S * configurations)
 
 

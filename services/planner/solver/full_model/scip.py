@@ -1,7 +1,7 @@
-"""The full model handed to SCIP, by MathOpt.
+"""The full model solved by SCIP, through MathOpt.
 
-It says nothing before it ends: MathOpt's interrupter and callbacks do not work with it. One that ends after
-the deadline is left behind.
+SCIP reports nothing before it ends, since MathOpt's interrupter and callbacks do not work with it. A search
+that runs beyond the deadline is abandoned.
 """
 
 import datetime as dt
@@ -13,8 +13,8 @@ from services.planner.solver.full_model.proto import model_of, modelled_s
 from services.planner.solver.search import HALF, SEED, Search
 
 BUILDING_S = 1.5e-5
-"""a configuration takes about so long to hand over, and nobody can watch the deadline meanwhile: Python's
-lock is held; where there is not the time, the search is not begun"""
+"""seconds for each configuration to build the model. Python's lock is held meanwhile, so no thread can watch
+the deadline: if less time is left, the search is not begun"""
 
 
 def run(search: Search) -> None:

@@ -1,1 +1,1 @@
-"""The own back end: prices and a relaxation for the bound, dives for the plan, then branching."""
+"""Our own back end: prices and a relaxation for the bound, dives for the plan, then branch and bound."""

@@ -1,9 +1,9 @@
-"""Whole numbers, by branch and bound: HiGHS on the configurations that can still beat the incumbent.
+"""Branch and bound by HiGHS, over the configurations that can still beat the incumbent.
 
-At the relaxation's prices a choice that holds configuration c is worth at most bound − (best_i − net_c). One
-for which that is not above the incumbent, by as much as the gap tolerates, is left out: without it the gap
-is proven all the same. With the facets in it the program is so tight that HiGHS needs few branches. It
-stops as soon as the gap is tolerated.
+At the relaxation's prices, a choice that has configuration c of job i is worth at most bound − (best_i −
+net_c). If this exceeds the incumbent by no more than the gap tolerates, c is left out: the gap can be proven
+without it. The program has the facets, so it is tight and HiGHS needs few branches. HiGHS stops as soon as
+the gap is tolerated.
 """
 
 from itertools import count
@@ -33,11 +33,12 @@ PROVING: dict[str, bool | int | float] = {
     "mip_pool_age_limit": 5,
     "mip_allow_restart": False,
 }
-"""a good plan is known, and the program is small: half the time went into what these leave out. Tolerances
-are a thousandth of the usual ones, since policies break ties by a millionth of a weight"""
+"""HiGHS' options for proving the bound. A good plan is known and the program is small, so heuristics are off:
+they took half the time. Tolerances are a thousandth of HiGHS' defaults, since policies break ties by a
+millionth of a weight"""
 STEPS_A_LOOK = 10
-"""simplex iterations, about, between two questions of HiGHS whether to go on; it counts them at the end
-only"""
+"""simplex iterations that are assumed between two calls of HiGHS' interrupt callback: it tells their number
+only at the end"""
 
 
 def undecided(columns: Columns, found: Bounded, target: float) -> Ints:
@@ -56,9 +57,9 @@ def tightened(columns: Columns, rows: Ints, meter: Meter) -> Master:
 
 
 def branch(search: Search, master: Master, meter: Meter, *, nodes: int | None, whole: bool) -> None:
-    """Branch over the columns of a master. `whole`: it holds all that is undecided, so its bound counts.
+    """Branch over the columns of a master, and report what is found to the search. Raises Spent.
 
-    Raises Spent.
+    `whole`: the master has all undecided configurations, so its bound holds for every choice.
     """
     highs, rows = master.integer(), master.rows
     _limit(highs, search, meter, nodes)
@@ -88,7 +89,10 @@ def _limit(highs: highspy.Highs, search: Search, meter: Meter, nodes: int | None
 
 
 def _listen(highs: highspy.Highs, search: Search, meter: Meter, rows: Ints, *, whole: bool) -> None:
-    """Hear of choices and bounds as they are found; stop the search on request, or when that is enough."""
+    """Have HiGHS report choices and bounds as it finds them.
+
+    It stops when the search is stopped or done, or the effort is spent.
+    """
     steps = count(STEPS_A_LOOK, STEPS_A_LOOK)
 
     def improved(event: HighsEvent) -> None:
@@ -105,12 +109,14 @@ def _listen(highs: highspy.Highs, search: Search, meter: Meter, rows: Ints, *, w
 
     highs.cbMipImprovingSolution += improved
     highs.cbMipInterrupt += asked
-    if not search.effort.modelled:  # nobody stops it from outside, and it would ask at every iteration
+    if (
+        not search.effort.modelled
+    ):  # modelled effort stops no search from outside; this is called at each step
         highs.cbSimplexInterrupt += asked_within_simplex
 
 
 def _bound(search: Search, dual_bound: float) -> float:
-    """An upper bound on every choice: configurations left out of the program allow none above the target."""
+    """An upper bound on every choice: one with configurations left out is not worth more than the target."""
     bound = -dual_bound * search.scale
     return max(bound, search.target) if np.isfinite(bound) else np.inf
 

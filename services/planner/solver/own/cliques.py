@@ -1,12 +1,12 @@
-"""Cliques: configurations of which any two exclude each other, so that a plan holds one at most. Pure.
+"""Cliques: configurations of which any two exclude each other, so that a plan has at most one. Pure.
 
-Two configurations exclude each other if they are of one job, or if some node has no room for both. Facets
-(see `facets`) know one node at a time. Gangs over several nodes exclude each other in chains: two have a node
-in common on the left, each of them and a third one on the right, and no single node says that only one of
-the three can be. Where gangs are large beside the nodes, the bound without cliques is 10 to 50 % above the
-best plan.
+Two configurations exclude each other if they are of one job, or if some node has no room for both. A facet
+(see `facets`) is about one node. But three gangs over several nodes may exclude each other pairwise on three
+different nodes, and then no facet says that only one of the three is possible. Where gangs are large compared
+with nodes, the bound without cliques is 10 to 50 % above the best plan.
 
-A clique is found greedily: from a configuration that is partly in use on, by what is in use most.
+Cliques are found greedily: each begins with a configuration that is partly in use in the relaxation, and
+grows by those that are in use most.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,15 @@ from shared.domain.arrays import Flags, Floats, Ints
 from shared.domain.sums import plain_sum
 
 MOST = 2_000
-"""configurations among which cliques are looked for"""
+"""configurations among which cliques are looked for, at most"""
 BROKEN = 1.02
-"""what is in use of a clique that is broken"""
+"""a clique is broken if the sum of its x is larger"""
 PARTLY = 1e-6
+"""x above which a configuration is in use, and 1 − x above which it is in use only partly"""
 
 
 def exclusions(columns: Columns, rows: Ints) -> Flags:
-    """By pair of configurations: whether they exclude each other. Nothing excludes itself."""
+    """By pair of configurations: whether they exclude each other; false for a configuration and itself."""
     start, node, size = columns.cells(rows)
     owner = np.repeat(np.arange(len(rows)), np.diff(start))
     job = columns.problem.job[rows]
@@ -42,7 +43,7 @@ def exclusions(columns: Columns, rows: Ints) -> Flags:
 
 
 def broken_cliques(excluded: Flags, x: Floats) -> Iterator[Ints]:
-    """Cliques of which more than one is in use in x, each once, as ascending positions."""
+    """The broken cliques that are found, each once, as ascending positions in x."""
     order = np.argsort(-x, kind="stable")
     share = x[order].tolist()
     partly = int(np.count_nonzero(x > PARTLY))
@@ -59,7 +60,7 @@ def broken_cliques(excluded: Flags, x: Floats) -> Iterator[Ints]:
 
 
 def _grown(begin: int, neighbours: list[int]) -> int:
-    """Greedily, the first positions first: a set as the bits of a number."""
+    """The clique that grows from position `begin`, the first positions first, as the bits of a number."""
     clique, candidates = 1 << begin, neighbours[begin]
     while candidates:
         first = candidates & -candidates

@@ -1,7 +1,8 @@
-"""A problem's configurations as the columns of a linear program: what each uses, what each is worth. Pure.
+"""A problem's configurations as the columns of a linear program: what each uses and is worth. Pure.
 
-Every configuration puts one *gang* of some size on each of its nodes. Prices stand in a table φ[node, size]:
-what a gang of that size costs there. Facets (see `facets`) have a price, so φ is not linear in the size.
+In this package a *gang* is the part of a configuration on one node, and its *size* is its GPUs there. φ[node,
+size] is the price of a gang of that size on that node. Facets (see `facets`) have prices, too, so φ is not
+linear in the size.
 """
 
 import msgspec
@@ -15,19 +16,19 @@ from shared.domain.arrays import Flags, Floats, Ints
 class Columns(msgspec.Struct, frozen=True):
     problem: Problem
     value: Floats
-    """by configuration"""
+    """by configuration: what it adds to the objective"""
     first: Ints
-    """of each job that has any: its first configuration"""
+    """by job that has configurations: the first of them"""
     owner: Ints
-    """of each job that has any: the job"""
+    """by job that has configurations: the job"""
     head: Ints
     """by configuration: its first node"""
     gang: Ints
     """by configuration: the size of its largest gang"""
     sizes: int
-    """of a gang, 0 included"""
+    """number of sizes of a gang, from 0 to the largest node"""
     place: npt.NDArray[np.intp]
-    """by gang: where its price stands in φ, row after row"""
+    """by gang: the position of its price in φ, row by row"""
 
     def cells(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
         """Row pointers, nodes and sizes of the gangs of some configurations."""
@@ -35,7 +36,7 @@ class Columns(msgspec.Struct, frozen=True):
         return start, self.problem.node[cells], self.problem.gpus[cells]
 
     def fits(self, rows: Ints, free: Ints) -> Flags:
-        """Whether each of some configurations fits the free GPUs, alone."""
+        """By configuration of `rows`: whether it alone fits the free GPUs."""
         start, node, size = self.cells(rows)
         if not len(rows):
             return np.empty(0, dtype=bool)
@@ -43,13 +44,13 @@ class Columns(msgspec.Struct, frozen=True):
         return fits
 
     def net(self, price: Floats) -> Floats:
-        """What each configuration is worth beyond the price of its gangs."""
+        """By configuration: its value less the prices of its gangs."""
         problem = self.problem
         result: Floats = self.value - np.add.reduceat(price.ravel().take(self.place), problem.start[:-1])
         return result
 
     def best(self, net: Floats) -> Floats:
-        """By job: the largest of its configurations, at least 0."""
+        """By job: the largest net value of its configurations, at least 0."""
         best = np.zeros(self.problem.jobs)
         best[self.owner] = np.maximum(np.maximum.reduceat(net, self.first), 0.0)
         return best
@@ -63,9 +64,10 @@ class Columns(msgspec.Struct, frozen=True):
 
 
 def in_units(problem: Problem) -> Problem:
-    """The same program where GPUs are counted by the number that divides the size of every gang.
+    """The same program with GPUs counted in units of the greatest common divisor of all sizes of gangs.
 
-    What a node has beyond that serves nobody. Fewer sizes have fewer facets: of whole nodes, none.
+    GPUs of a node beyond whole units are of no use. Fewer sizes have fewer facets; if all gangs are whole
+    nodes, there are none.
     """
     sizes = np.flatnonzero(np.bincount(problem.gpus))
     unit = int(np.gcd.reduce(sizes))
@@ -75,7 +77,7 @@ def in_units(problem: Problem) -> Problem:
 
 
 def columns_of(problem: Problem) -> Columns:
-    """Of a problem with at least one configuration."""
+    """The columns of a problem with at least one configuration."""
     first = np.flatnonzero(np.diff(problem.job, prepend=-1)).astype(np.int32)
     sizes = int(problem.capacity.max()) + 1
     return Columns(
@@ -91,10 +93,11 @@ def columns_of(problem: Problem) -> Columns:
 
 
 def sampled(columns: Columns, each: int) -> Ints:
-    """About `each` configurations a job, taken at equal steps, every job from another one on.
+    """About `each` configurations of each job, at equal steps, beginning with a different one for each job.
 
-    Neighbours are alike, so this has something of every type, size and node; without it all jobs would
-    begin at the same best nodes, and prices would know nothing of the rest.
+    Neighbouring configurations are alike, so the sample has some of every type, size and node. If each job
+    began with its best configurations, all would be on the same nodes, and prices would say nothing of the
+    others.
     """
     problem = columns.problem
     count = np.diff(np.append(columns.first, len(problem)))

@@ -12,14 +12,15 @@ import numpy as np
 from shared.domain.arrays import Floats
 
 MEMORY = 10
-"""pairs of step and change of slope that the curvature is estimated from"""
+"""pairs of step and change of slope from which the curvature is estimated"""
 FIRST = 0.05
-"""of the mean of x: how far the first step moves the steepest coordinate"""
+"""how far the first step moves the steepest coordinate, relative to the mean of x"""
 SHORTER = 0.4
-"""factor on a step that led upwards"""
+"""factor by which a step is shortened that did not lower the value enough"""
 ENOUGH = 1e-4
 """share of the decrease predicted by the slope that a step must reach"""
 FLAT = 1e-12
+"""a relative change of slope up to this counts as none"""
 
 _Pair = tuple[Floats, Floats, float, float]
 """a step, the change of slope along it, step · change, and that over change · change"""
@@ -54,7 +55,7 @@ def _remembered(pairs: list[_Pair], step: Floats, change: Floats) -> list[_Pair]
 
 
 def _direction(x: Floats, slope: Floats, pairs: list[_Pair]) -> Floats:
-    """To step against: inverse curvature × slope, among the coordinates that may move."""
+    """The direction to step against: inverse curvature × slope, for the coordinates that may move."""
     free = (x > 0) | (slope < 0)
     direction = np.where(free, slope, 0.0)
     shares = []

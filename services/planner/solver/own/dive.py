@@ -1,11 +1,14 @@
-"""Dives from the relaxation to a plan: take what it is surest of, tighten what is left, solve again.
+"""Dives from the relaxation to a plan: fixes the surest columns, tightens the rest, and solves again.
 
-Every step takes the column of the largest share × value × largest gang and those that come near it, closes
-what no longer fits, adds the facets of the GPUs that are *left* on each node, prices new columns in, and
-solves the small program again from where it was. Without the facets of what is left a dive ends 2–5 %
-short; with them, and with new columns, mostly within 0.5 %. The order matters as much: a column that is
-whole need not be taken soon. Small gangs are whole on whatever node they are, and if they are taken first
-there is no empty node left for the large gangs that are still half here and half there.
+The *share* of a column is its x in the relaxation. Each step takes the column of the largest share × value ×
+size of its largest gang, and those that come near it. It then excludes columns that no longer fit, adds the
+facets of the GPUs that are *left* on each node, lets new columns join, and solves the program again from its
+last basis. Without the facets of the GPUs left, a dive ends 2–5 % below the bound; with them and with new
+columns mostly within 0.5 %.
+
+The order matters as much. A column with share 1 need not be taken soon. Small gangs have share 1 on whatever
+nodes they are, and if they are taken first, no empty node is left for large gangs whose shares are still
+divided among nodes.
 """
 
 import numpy as np
@@ -21,20 +24,22 @@ from services.planner.solver.problem import NOTHING
 from shared.domain.arrays import Flags, Floats, Ints
 
 NEXT = 0.5
-"""relative to the urgency of a step's first column: a column with less waits for the next step"""
+"""a column whose urgency is less than this, relative to that of the step's first column, waits for the next
+step"""
 ROUNDS = 6
-"""of pricing and facets, at most, in one step"""
+"""rounds of pricing and facets in one step, at most"""
 JOIN = 3
-"""columns a job may add in one of them"""
+"""columns that a job may add in a round"""
 POOL = 200
-"""configurations a job that may be priced in: its best at the relaxation's prices"""
+"""configurations of a job that may join: its best at the relaxation's prices"""
 WORTH = 1e-4
-"""of the largest value: a smaller lead is not worth a column"""
+"""by how much a configuration must beat its job's price to join, relative to the largest value"""
 TINY = 1e-6
+"""a share up to this counts as 0"""
 
 
 def dive(master: Master, found: Bounded) -> Ints:
-    """The configurations of a plan; the master is spent by it. Out of effort, the rest is greedy."""
+    """The configurations of a plan, the rest greedy if the effort is spent. Ends the use of the master."""
     diving = _Dive(master, found)
     try:
         diving.run()
@@ -44,14 +49,14 @@ def dive(master: Master, found: Bounded) -> Ints:
 
 
 def rounded(columns: Columns, rows: Ints, x: Floats) -> Ints:
-    """A plan at once: the surest columns as long as they fit, the rest greedy."""
+    """A plan without solving again: the surest columns as long as they fit, the rest greedy."""
     placing = Placing(columns)
     placing.place(rows[surest(columns, rows, x)])
     return completed(columns, placing.chosen)
 
 
 def completed(columns: Columns, rows: Ints) -> Ints:
-    """The plan with whatever still fits beside it."""
+    """The plan, with configurations added greedily for jobs that have none."""
     waiting = np.ones(columns.problem.jobs, dtype=bool)
     waiting[columns.problem.job[rows]] = False
     rest = subproblem_of(columns, waiting, free_beside(columns.problem, rows))
@@ -62,19 +67,19 @@ def completed(columns: Columns, rows: Ints) -> Ints:
 
 
 def surest(columns: Columns, rows: Ints, x: Floats) -> npt.NDArray[np.intp]:
-    """Positions of the columns that are in use, by `urgency`."""
+    """Positions of the columns with a share above 0, those of largest `urgency` first."""
     used = np.flatnonzero(x > TINY)
     return used[np.argsort(-urgency(columns, rows[used], x[used]), kind="stable")]
 
 
 def urgency(columns: Columns, rows: Ints, x: Floats) -> Floats:
-    """Share × value × largest gang: what is sure, matters, and is hard to find a place for later."""
+    """By column, share × value × size of its largest gang: sure, valuable, and hard to place later."""
     urgent: Floats = x * columns.value[rows] * columns.gang[rows]
     return urgent
 
 
 class Placing:
-    """Configurations taken one by one."""
+    """A plan while configurations are added to it."""
 
     def __init__(self, columns: Columns) -> None:
         problem = columns.problem
@@ -88,6 +93,7 @@ class Placing:
         return chosen
 
     def place(self, rows: Ints) -> None:
+        """Take each of these configurations that still can be taken, in this order."""
         for row in rows.tolist():
             self.take(row)
 
@@ -113,7 +119,7 @@ class _Dive(Placing):
         self._worth = WORTH * float(master.columns.value.max())
 
     def run(self) -> None:
-        """Raises Spent; what was taken by then stands."""
+        """Take columns until none can be taken. Raises Spent; columns taken by then stay taken."""
         while True:
             taken = self._take()
             if not len(taken):
@@ -123,12 +129,12 @@ class _Dive(Placing):
             self._settle()
 
     def place_all(self) -> None:
-        """Take what the last relaxation is surest of, as long as it fits."""
+        """Take the surest columns of the last relaxation that fit."""
         x = self._x()
         self.place(self._master.rows[surest(self.columns, self._master.rows, x)])
 
     def _x(self) -> Floats:
-        """Share by column; 0 for columns that joined since the last solve."""
+        """The share of each column; 0 for columns that joined since the last solve."""
         return np.pad(self._relaxed.x, (0, len(self._master.rows) - len(self._relaxed.x)))
 
     def _take(self) -> Ints:
@@ -146,7 +152,7 @@ class _Dive(Placing):
         return np.array(taken, dtype=np.int32)
 
     def _close(self) -> None:
-        """Close what does not fit any more, and what belongs to jobs that have a place."""
+        """Exclude columns that do not fit any more, and those of jobs that have a configuration."""
         rows = self._master.rows
         job = self.columns.problem.job[rows]
         fits = self.columns.fits(rows, self.free) & (self.choice[job] == NOTHING)
@@ -157,7 +163,7 @@ class _Dive(Placing):
         self._pool = pool[self.columns.fits(pool, self.free)]
 
     def _settle(self) -> None:
-        """Solve, tighten and price until nothing new joins."""
+        """Solve, add facets and let columns join, until none is new."""
         for _ in range(ROUNDS):
             self._relaxed = self._master.solve()
             tightened = self._master.cut(self._relaxed.x, self.free, self._open)
@@ -165,6 +171,7 @@ class _Dive(Placing):
                 return
 
     def _price_in(self) -> int:
+        """Let configurations of the pool join that beat their job's price; how many do."""
         pool, columns, relaxed = self._pool, self.columns, self._relaxed
         if not len(pool):
             return 0

@@ -1,10 +1,11 @@
-"""The facets of a node: what whole GPUs allow beyond their sum. Pure.
+"""The facets of a node: inequalities that hold for whole gangs and not for fractions of them. Pure.
 
-A node with C GPUs holds gangs of sizes g₁, g₂, … with Σ g ≤ C. Its fractions also fit eight gangs of 5/8,
-its whole gangs do not. A function f of the size with f(C) = 1 that is superadditive, f(g) + f(h) ≤ f(g + h),
-gives Σ f(g) ≤ 1 for every set of whole gangs. The extreme ones with f(g) + f(C − g) = 1 are the facets of
-the integer knapsack that no other inequality implies (Aráoz, Evans, Gomory, Johnson 2003); f(g) = g / C is
-the capacity itself. Eight GPUs have four more, e.g. f = 0, 0, 0, ½, 1, 1, 1, 1: one gang above four GPUs.
+A node with C GPUs has room for gangs of sizes g₁, g₂, … with Σ g ≤ C. This inequality also allows fractions,
+such as 8/5 of a gang of 5 GPUs on a node with 8. A function f of the size that is superadditive, f(g) + f(h)
+≤ f(g + h), with f(C) = 1, gives Σ f(g) ≤ 1 for every set of whole gangs. The extreme ones of these functions
+with f(g) + f(C − g) = 1 are the facets of the integer knapsack, which no other inequalities imply (Aráoz,
+Evans, Gomory, Johnson 2003); f(g) = g / C is the capacity itself. A node with eight GPUs has four others. One
+is f = 0, 0, 0, ½, 1, 1, 1, 1 for g = 1 … 8: at most one gang has more than four GPUs.
 """
 
 from functools import cache
@@ -15,14 +16,16 @@ import numpy as np
 from shared.domain.arrays import Floats
 
 ENUMERATED = 8
-"""GPUs of a node up to which all facets are found; above that a family of good ones is taken"""
+"""GPUs of a node up to which all facets are computed; above it, a family of valid functions is used"""
 FAMILY = (1, 2, 3)
+"""k of the functions u⁽ᵏ⁾ in that family, see `_dual_feasible`"""
 EXACT = 1e-9
+"""a difference up to this is rounding"""
 
 
 @cache
 def facets(gpus: int) -> Floats:
-    """One row a facet but the capacity's: f(0) … f(`gpus`), f(0) = 0 and f(`gpus`) = 1."""
+    """The facets beside the capacity, a row each: f(0) … f(`gpus`), with f(0) = 0 and f(`gpus`) = 1."""
     found = _extreme(gpus) if gpus <= ENUMERATED else [_dual_feasible(gpus, k) for k in FAMILY]
     share = np.arange(gpus + 1) / max(gpus, 1)
     others = [row for row in found if np.abs(row - share).max() > EXACT]
@@ -30,7 +33,10 @@ def facets(gpus: int) -> Floats:
 
 
 def _extreme(gpus: int) -> list[Floats]:
-    """The vertices of: f superadditive, f ≥ 0, f(g) + f(C − g) = 1. Free values: f(1) … f(⌈C/2⌉ − 1)."""
+    """The vertices of the polytope of functions: f superadditive, f ≥ 0, f(g) + f(C − g) = 1.
+
+    Its free values are f(1) … f(⌈C/2⌉ − 1); the others follow from them.
+    """
     free = (gpus - 1) // 2
     if free < 1:
         return []
@@ -61,7 +67,7 @@ def _term(size: int, gpus: int, free: int) -> Floats:
 
 
 def _inequalities(terms: Floats, free: int) -> Floats:
-    """Rows `a` with a · (values, 1) ≥ 0, each once."""
+    """The inequalities as rows a with a · (free values, 1) ≥ 0, each once."""
     gpus = len(terms) - 1
     pairs = [(g, h) for g in range(1, gpus) for h in range(g, gpus - g + 1)]
     rows = [*terms[1:gpus], *(terms[g + h] - terms[g] - terms[h] for g, h in pairs)]
@@ -69,7 +75,7 @@ def _inequalities(terms: Floats, free: int) -> Floats:
 
 
 def _dual_feasible(gpus: int, k: int) -> Floats:
-    """u⁽ᵏ⁾(x), x = g / C: x if (k + 1) x is whole, else ⌊(k + 1) x⌋ / k (Fekete and Schepers 2001)."""
+    """With x = g / C: x if (k + 1) x is whole, else ⌊(k + 1) x⌋ / k (u⁽ᵏ⁾ of Fekete and Schepers 2001)."""
     size = np.arange(gpus + 1)
     whole = (k + 1) * size % gpus == 0
     return np.where(whole, size / gpus, (k + 1) * size // gpus / k)

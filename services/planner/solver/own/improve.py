@@ -1,9 +1,10 @@
-"""Improves a plan where it lost most: plans neighbourhoods anew.
+"""Improves a plan where it loses most, by planning the neighbourhoods of some jobs anew.
 
-At the relaxation's prices the distance between bound and plan falls apart into what each job lost,
-best_i − net of its configuration, and what idle GPUs would have cost. Most of it is lost by a few jobs. For
-one of them the neighbourhood is the nodes it would be best on and the ones it has, with all jobs that lie
-within them and those that have nothing; it is relaxed, tightened and dived into like a problem of its own.
+At the relaxation's prices, bound − (worth of the plan) is the sum of two things: what each job i loses, which
+is best_i − (net value of its configuration), and the prices of idle GPUs. A few jobs lose most of it. The
+neighbourhood of such a job is the nodes of its best configurations and of its present one, with all jobs
+whose nodes lie within it and all jobs without GPUs. It is relaxed, tightened and dived into like a problem of
+its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,21 +18,21 @@ from services.planner.solver.problem import NOTHING, Problem
 from shared.domain.arrays import Flags, Ints
 
 LOOKED_AT = 4
-"""configurations a job whose nodes make its neighbourhood"""
+"""best configurations of a job whose nodes are in its neighbourhood"""
 NODES = 16
 """nodes of a neighbourhood, about"""
 WORTH = 0.005
-"""share of the distance between bound and plan that a job must have lost to be looked at"""
+"""share of (bound − plan) that a job must lose for its neighbourhood to be planned anew"""
 
 LEAST = 0.1
-"""share of that distance: a sweep that gains less is the last"""
+"""share of (bound − plan): a sweep over all such jobs that gains less is the last"""
 
 Planned = Callable[[Problem], Ints]
 """the rows of a good plan for a small problem"""
 
 
 def improvements(columns: Columns, found: Bounded, choice: Ints, plan: Planned) -> Iterator[Ints]:
-    """Better and better choices, each by job; ends when a sweep gains little. Raises Spent."""
+    """Choices, each better than the one before, by job; ends when a sweep gains little. Raises Spent."""
     gain = np.inf
     while gain > LEAST * (found.bound - _value(columns, choice)):
         before = _value(columns, choice)
@@ -44,7 +45,7 @@ def improvements(columns: Columns, found: Bounded, choice: Ints, plan: Planned) 
 
 
 def _losers(columns: Columns, found: Bounded, choice: Ints) -> list[int]:
-    """The jobs that lost most, most first."""
+    """The jobs that lose enough, those that lose most first."""
     loss = found.best - np.where(choice == NOTHING, 0.0, found.net[choice])
     distance = found.bound - _value(columns, choice)
     order = np.argsort(-loss, kind="stable")
@@ -74,7 +75,7 @@ def _widened(inside: Flags, free: Ints) -> Flags:
 
 
 def _replanned(columns: Columns, choice: Ints, inside: Flags, plan: Planned) -> Ints | None:
-    """The choice with the neighbourhood planned anew, if that is worth more."""
+    """The choice with the neighbourhood planned anew; None: that is not worth more."""
     problem = columns.problem
     chosen = choice[choice != NOTHING]
     start, node, _ = columns.cells(chosen)

@@ -1,13 +1,14 @@
-"""The upper bound that prices prove (the Lagrangian), smoothed so that it has a slope.
+"""The upper bound that prices prove (the Lagrangian), smoothed so that it has a gradient.
 
-Every node has a price w ≥ 0 on its capacity and on each of its facets, all of them Σ f(size) ≤ 1. A gang
-costs φ[node, size] = Σ_f w_f f(size), and for any such prices
+Every node has a price w ≥ 0 for its capacity and for each of its facets; each of these is an inequality
+Σ f(size) ≤ 1. A gang costs φ[node, size] = Σ_f w_f f(size), and for any such prices
 
     Σ w + Σ_i max(0, max_c net_c),     net_c = value_c − Σ φ[node, size],
 
-is not below the optimum; the least of it is the bound of the relaxation with all facets of all nodes. With
-m ln(1 + Σ_c exp(net_c / m)) for the maximum of every job it is smooth (Nesterov 2005): every configuration
-gets a share of its job, and the slope is what these shares leave of every Σ f ≤ 1.
+is not below the optimum. Its least value is the bound of the relaxation with all facets of all nodes. With
+m ln(1 + Σ_c exp(net_c / m)) in place of each job's maximum it is smooth (Nesterov 2005). Then every
+configuration has a share of its job, and the slope in w_f is 1 − Σ f(size) · share over the gangs of the
+node.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from shared.domain.arrays import Floats, Ints
 
 
 class Lagrangian:
-    """The smoothed bound over some configurations, as a function of w (one column: by node and f)."""
+    """The smoothed bound over some configurations, as a function of w, an array by node and f, row by row."""
 
     def __init__(
         self, columns: Columns, rows: Ints, functions: Floats, softness: float, meter: Meter
@@ -44,7 +45,7 @@ class Lagrangian:
         return float(w.sum()) + worth, slope.ravel()
 
     def shares(self, w: Floats) -> Floats:
-        """By configuration: its share of its job, from the smoothed maximum."""
+        """By configuration: its share of its job at these prices."""
         return self._softened(w)[1]
 
     def _softened(self, w: Floats) -> tuple[float, Floats]:
@@ -57,7 +58,7 @@ class Lagrangian:
 
 
 class _Gangs:
-    """The gangs of some configurations: the first of each, and the others of the few that have more."""
+    """The gangs of some configurations, the first one of each apart, since few have several."""
 
     def __init__(self, columns: Columns, rows: Ints) -> None:
         start, cells = subset(columns.problem.start, rows)
@@ -74,14 +75,14 @@ class _Gangs:
         self._owner = np.repeat(self._several, others)
 
     def cost(self, price: Floats) -> Floats:
-        """By configuration: what all of its gangs cost; `price` is φ, row after row."""
+        """By configuration: the cost of all its gangs. `price`: φ, row by row."""
         cost = price.take(self._first)
         if len(self._other):
             cost[self._several] += np.add.reduceat(price.take(self._other), self._other_start)
         return cost
 
     def held(self, share: Floats, places: int) -> Floats:
-        """By place in φ: the shares of the gangs there."""
+        """By place in φ (node and size): the sum of the shares of its gangs."""
         held: Floats = np.bincount(self._first, share, places).astype(np.float64)
         if len(self._other):
             held += np.bincount(self._other, share.take(self._owner), places)
@@ -89,7 +90,7 @@ class _Gangs:
 
 
 def functions_of(capacity: Ints, sizes: int) -> Floats:
-    """By node, function and size: f(size), the capacity's first; 0 where a node has fewer functions."""
+    """By node, function and size: f(size). The first function is the capacity; missing ones are 0."""
     found = {gpus: _functions(gpus) for gpus in np.unique(capacity).tolist()}
     most = max(len(rows) for rows in found.values())
     result = np.zeros((len(capacity), most, sizes))
@@ -103,13 +104,13 @@ def _functions(gpus: int) -> Floats:
 
 
 def by_capacity(functions: Floats, price: Floats) -> Floats:
-    """w: `price` on the capacity of every node, nothing on facets."""
+    """The prices w with `price` for the capacity of every node, and 0 for all facets."""
     w = np.zeros(functions.shape[:2])
     w[:, 0] = price
     return w.ravel()
 
 
 def price_of(functions: Floats, w: Floats) -> Floats:
-    """φ, by node and size."""
+    """The price φ of a gang by node and size, from w."""
     price: Floats = np.einsum("nf,nfs->ns", w.reshape(functions.shape[:2]), functions)
     return price

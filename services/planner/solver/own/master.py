@@ -7,8 +7,9 @@
                 Σ_{c in k} x_c ≤ 1                       price y_k, for every clique k added so far
                 x_c ≥ 0
 
-Values are divided by the largest, so that HiGHS' tolerances mean something. Rows: jobs, nodes, then
-facets and cliques as they were added. A column that joins later is in no clique.
+Values are divided by the largest, so that HiGHS' tolerances fit them. The rows are jobs, nodes, then facets
+and cliques in the order in which they were added. A column that joins later is in no clique that was there
+before.
 """
 
 import weakref
@@ -31,15 +32,18 @@ OPTIONS: dict[str, bool | int | str] = {
     "presolve": "off",
 }
 VIOLATED = 0.02
-"""a facet joins when it is broken by more"""
+"""a facet is added if its left side exceeds 1 by more than this"""
 TINY = 1e-9
+"""a coefficient up to this is left out"""
 
 
 _idle: list[highspy.Highs] = []
-"""programs of masters that are gone: to make one takes as long as to solve a small one"""
+"""HiGHS objects of masters that are gone, to be used again: making one takes as long as solving a small
+program"""
 
 
 def _cleared() -> highspy.Highs:
+    """An empty HiGHS object, an idle one if there is any."""
     try:
         highs = _idle.pop()
     except IndexError:
@@ -53,16 +57,19 @@ class RelaxedSolution(msgspec.Struct, frozen=True):
     x: Floats
     """by column, in the order of `Master.rows`"""
     dual: Floats
-    """by job: u"""
+    """by job: its price u"""
     price: Floats
-    """nodes × sizes: φ, what a gang of a size costs on a node"""
+    """φ [node, size]: the price of a gang"""
     whole: float
-    """what all GPUs, facets and cliques cost: the bound is this + Σ_i of each job's best net value"""
+    """the price of all GPUs, facets and cliques together: the bound is this + Σ_i of each job's best net
+    value"""
     extra: Floats | None = None
-    """by configuration of the problem: what the cliques that it is in cost; None: there are none"""
+    """by configuration of the problem: the prices of the cliques that it is in; None: there are no cliques"""
 
 
 class Master:
+    """See the module."""
+
     def __init__(self, columns: Columns, meter: Meter) -> None:
         problem = columns.problem
         self.columns = columns
@@ -80,10 +87,10 @@ class Master:
         self._known: set[tuple[int, int, int]] = set()
         self._clique_row: list[int] = []
         self._clique: list[Ints] = []
-        """configurations of each"""
+        """the configurations of each clique"""
         self._known_cliques: set[bytes] = set()
         self._excluded: Flags | None = None
-        """of the configurations that had joined when it was computed"""
+        """see `exclusions`, of the configurations that had joined when it was computed"""
         self._highs = _cleared()
         weakref.finalize(self, _idle.append, self._highs).atexit = False
         for name, value in OPTIONS.items():
@@ -93,7 +100,7 @@ class Master:
     # ---- growing
 
     def join(self, rows: Ints) -> int:
-        """Add configurations; how many of them are new."""
+        """Add configurations as columns; returns how many of them are new."""
         rows = rows[self._joined[rows] == NOTHING]
         if not len(rows):
             return 0
@@ -113,11 +120,15 @@ class Master:
         return len(rows)
 
     def joined(self, rows: Ints) -> Flags:
+        """By configuration of `rows`: whether it is a column."""
         joined: Flags = self._joined[rows] != NOTHING
         return joined
 
     def cut(self, x: Floats, free: Ints, open_: Flags) -> int:
-        """Add the facets of `free` GPUs a node that x breaks over the `open_` columns; how many."""
+        """Add the facets that x breaks; returns how many.
+
+        They are those of nodes with `free` GPUs, over the columns `open_` only.
+        """
         start, node, size = self.columns.cells(self.rows)
         column = np.repeat(np.arange(len(self.rows), dtype=np.int32), np.diff(start))
         held = np.zeros((self._nodes, self._sizes))
@@ -130,7 +141,7 @@ class Master:
         return len(broken)
 
     def exclude(self, x: Floats) -> int:
-        """Add cliques that x breaks; how many. None where there are too many columns to look among."""
+        """Add cliques that x breaks; returns how many. With more than `MOST` columns none are looked for."""
         if len(self.rows) > MOST:
             return 0
         if self._excluded is None or len(self._excluded) < len(self.rows):
@@ -189,7 +200,10 @@ class Master:
         self._highs.addRows(len(upper), lower, upper.astype(float), len(index), start, index, value)
 
     def _coefficients(self, rows: Ints) -> tuple[Ints, Ints, Floats]:
-        """Compressed columns: one entry for the job, one a gang, one a gang and facet of its node."""
+        """The compressed columns of configurations.
+
+        Each has an entry for its job, for the node of each gang, and for each facet of such a node.
+        """
         start, node, size = self.columns.cells(rows)
         column = np.repeat(np.arange(len(rows)), np.diff(start))
         order = np.argsort(self._facet_node, kind="stable")
@@ -211,12 +225,12 @@ class Master:
     # ---- deciding
 
     def fix(self, positions: Ints, value: float) -> None:
-        """Fix columns: 1 for taken, 0 for excluded."""
+        """Fix columns at a value: 1 if they are taken, 0 if they are excluded."""
         bound = np.full(len(positions), value)
         self._highs.changeColsBounds(len(positions), positions, bound, bound)
 
     def integer(self) -> highspy.Highs:
-        """The same program in whole numbers, on its own."""
+        """A copy of the program with integer variables."""
         highs = highspy.Highs()
         for name, value in OPTIONS.items():
             highs.setOptionValue(name, value)
@@ -230,7 +244,7 @@ class Master:
     # ---- solving
 
     def solve(self) -> RelaxedSolution:
-        """Raises Spent."""
+        """Solve the program from its last basis. Raises Spent."""
         limit_s = self._meter.left_s()
         if limit_s is not None:
             self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
@@ -255,7 +269,7 @@ class Master:
         )
 
     def _extra(self, cliques: Floats) -> Floats | None:
-        """By configuration, from the prices of the cliques."""
+        """By configuration: the sum of the prices of its cliques; None: there are no cliques."""
         if not self._clique:
             return None
         extra = np.zeros(len(self.columns.problem))
@@ -266,4 +280,4 @@ class Master:
 
 
 SOLVED = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown)
-"""'unknown' is a vertex just beyond the tolerances: its prices bound all the same"""
+"""'unknown' is a vertex just outside the tolerances; its prices still prove a bound"""

@@ -5,7 +5,7 @@ from services.planner.solver.search import Search
 LP_STEP_S = 5e-9
 """modelled seconds of one simplex iteration, for each column of the program"""
 LP_FLAT = 6_000
-"""an iteration costs as much as so many columns more"""
+"""columns that are added to a program's own to compute the cost of an iteration"""
 DESCENT_S = 2e-8
 """modelled seconds of one step down the Lagrangian, for each gang that it looks at"""
 PRICE_S = 6e-8
@@ -15,7 +15,7 @@ CLIQUE_S = 1e-8
 
 
 class Spent(Exception):
-    """The effort is spent: what has been found so far is the answer."""
+    """The effort is spent; the best plan and bound found so far are the result."""
 
 
 def lp_s(steps: int, columns: int) -> float:
@@ -24,12 +24,14 @@ def lp_s(steps: int, columns: int) -> float:
 
 
 class Meter:
+    """Charges the work of a search to its budget, and tells what is left."""
+
     def __init__(self, search: Search) -> None:
         self._search = search
         self._modelled = search.effort.modelled
 
     def left_s(self) -> float | None:
-        """Seconds for the next step; None where only work counts. Raises Spent."""
+        """Seconds that are left; None with modelled effort. Raises Spent if none are left."""
         search = self._search
         if search.stopped.is_set() or search.budget.left_s <= 0:
             raise Spent
@@ -39,7 +41,7 @@ class Meter:
         self._search.budget.charge(lp_s(steps, columns))
 
     def affords_lp(self, steps: int, columns: int) -> bool:
-        """Whether so many steps are within the effort; on the wall clock, the caller limits them."""
+        """Whether the budget has room for so many steps; always true on the wall clock."""
         return not self._modelled or lp_s(steps, columns) < self._search.budget.left_s
 
     def charge_descent(self, gangs: int) -> None:

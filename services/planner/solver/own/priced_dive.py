@@ -1,8 +1,9 @@
-"""A dive by prices, in place of programs.
+"""A dive by prices, without linear programs.
 
-Jobs are taken in turns, a sixth to a twentieth of them each, the surest first (see `dive.surest`); then
-prices go on down for the jobs and GPUs that are left, from what all free GPUs of a node cost together, by as
-many steps as there are turns.
+It goes in turns. Each turn places an equal part of the remaining jobs, a sixth to a twentieth of all, the
+surest first (see `dive.surest`). Then the descent of prices goes on for the jobs and GPUs that are left, by
+as many steps as there are turns. It begins with the price of all free GPUs of each node together, put on its
+capacity.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ from services.planner.solver.problem import NOTHING, restricted
 from shared.domain.arrays import Floats, Ints
 
 SOFTNESS = 0.007
-"""of what a job is worth on average"""
+"""m of the Lagrangian, relative to the mean worth of a job"""
 
 
 def priced_dive(columns: Columns, way: Priced, meter: Meter) -> Ints:
-    """The configurations of a plan, of those that `way` looked at; the rest is greedy."""
+    """The configurations of a plan, from the sample of the leg `way`; completed greedily from all."""
     placing = Placing(columns_of(restricted(columns.problem, way.rows)))
     with contextlib.suppress(Spent):
         _dive(placing, way, meter)
@@ -48,7 +49,7 @@ def _dive(placing: Placing, way: Priced, meter: Meter) -> None:
 
 
 def _take(placing: Placing, rows: Ints, x: Floats, *, most: float) -> None:
-    """Take the surest configurations, `most` at most."""
+    """Take the surest configurations, up to `most` of them."""
     taken = 0
     for position in surest(placing.columns, rows, x).tolist():
         if taken >= most:

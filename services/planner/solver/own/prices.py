@@ -1,9 +1,9 @@
-"""Finds prices without a linear program: descends the Lagrangian, in legs.
+"""Finds prices without a linear program: minimises the Lagrangian, in legs.
 
-A leg steps over a sample: the configurations that are near their job's best at the prices so far, and of the
-others the fewer the farther they are, so that no node is left without bidders. Then all of them are priced,
-which proves a bound. For 512 GPUs a step takes a tenth of a millisecond; for 8,192 some milliseconds, a leg
-half a second to a second.
+A leg minimises it over a sample of the configurations: those that are near their job's best at the prices so
+far, and of the others the fewer, the farther they are from it. So every node is in some configuration of the
+sample. Then all configurations are priced, which proves a bound. A step takes a tenth of a millisecond for
+512 GPUs and some milliseconds for 8,192, a leg for these half a second to a second.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,10 @@ from services.planner.solver.own.relaxation import Bounded
 from shared.domain.arrays import Floats, Ints
 
 NEAR = 0.01
-"""share of a job's largest value: a smaller loss counts as none"""
+"""added to the loss of every configuration, relative to its job's largest value: below it losses matter
+little"""
 TINY = 1e-12
+"""the least value, relative to the largest of all, that losses are divided by"""
 
 
 class Leg(msgspec.Struct, frozen=True):
@@ -32,9 +34,9 @@ class Leg(msgspec.Struct, frozen=True):
     steps: int
     """descent steps at most"""
     softness: float
-    """of what a job is worth on average"""
+    """m of the Lagrangian, relative to the mean worth of a job"""
     turns: int
-    """turns of a priced dive from its end, each with as many descent steps"""
+    """turns of the priced dive after this leg, each with as many descent steps"""
 
 
 LEGS = (
@@ -45,8 +47,9 @@ LEGS = (
 )
 
 BRIEF = Leg(10, 20, 0.03, turns=4)
-"""before the others where nodes are few: there are few prices to find"""
+"""the first leg where nodes are few, so that there are few prices to find"""
 FEW_NODES = 16
+"""nodes up to which the legs begin with `BRIEF`"""
 
 
 class Priced(msgspec.Struct, frozen=True):
@@ -54,12 +57,12 @@ class Priced(msgspec.Struct, frozen=True):
 
     found: Bounded
     rows: Ints
-    """its sample of configurations; `found.relaxed.x` is how much of each is in use"""
+    """its sample of configurations; `found.relaxed.x` has the share of each"""
     turns: int
 
 
 def prices(columns: Columns, meter: Meter, gpu: float, legs: Sequence[Leg] = LEGS) -> Iterator[Priced]:
-    """Leg by leg; `gpu` is what every GPU costs to begin with. Raises Spent."""
+    """The result of each leg. `gpu`: the price of every GPU to begin with. Raises Spent."""
     problem = columns.problem
     random = np.random.default_rng(1)
     functions = functions_of(problem.capacity, columns.sizes)
@@ -74,7 +77,7 @@ def prices(columns: Columns, meter: Meter, gpu: float, legs: Sequence[Leg] = LEG
 
 
 def _looked_at(columns: Columns, found: Bounded, each: int, random: np.random.Generator) -> Ints:
-    """A sample whose density falls with what a configuration loses beside its job's best."""
+    """A random sample: the more a configuration's net value is below its job's best, the rarer it is."""
     job = columns.problem.job
     unit = columns.best(columns.value)
     unit = np.maximum(unit, TINY * unit.max())

@@ -1,13 +1,13 @@
-"""The proven bound: the linear relaxation by column generation, tightened by facets.
+"""The proven bound: the linear relaxation by column generation, tightened by facets and cliques.
 
-Prices on the GPUs of every node (and on facets, see `facets`) say what each configuration is worth net of
-them. For any prices that are not negative
+The GPUs of every node have a price, and so has every facet (see `facets`). The net value of a configuration
+is its value less the prices of what it uses. For any prices that are not negative
 
-    bound = what all GPUs and facets cost + Σ_i max(0, max_c (value_c − Σ φ[node, size]))
+    bound = price of all GPUs and facets + Σ_i max(0, max_c (value_c − Σ φ[node, size]))
 
-is not below the optimum (Lagrange), so every round of the loop proves something. It solves the master over
-the few columns it holds, prices all configurations at once, and lets each job's best ones join, until the
-bound and the master's objective meet.
+is not below the optimum (Lagrange), so every round of column generation proves a bound. A round solves the
+master over its few columns, prices all configurations, and lets each job's best ones join. Rounds end when
+the bound and the master's objective meet.
 """
 
 from collections.abc import Callable
@@ -21,22 +21,25 @@ from services.planner.solver.own.meter import Meter
 from shared.domain.arrays import Floats, Ints
 
 SAMPLE = 40
-"""columns a job begins with where nothing is known of prices"""
+"""columns that a job begins with if no prices are known"""
 LIKELY = 24
-"""columns a job begins with where prices are known"""
+"""columns that a job begins with if prices are known"""
 JOIN = 8
-"""columns a job may add in one round"""
+"""columns that a job may add in one round"""
 NEAR = 0.5
-"""of the way from a job's price to its best net value: a column below that is not worth adding"""
+"""a column joins only if its net value is above this part of the way from its job's price to the job's best
+net value"""
 ROUNDS = 30
-"""of facets, at most; the first few bring most"""
+"""rounds of facets, at most; the first few bring most"""
 MET = 0.1
-"""the bound is met within this share of the tolerated gap"""
+"""bound and objective meet if their relative difference is at most this share of the tolerated gap, or
+`FINEST`"""
 FINEST = 1e-4
 TINY = 1e-7
+"""by how much a column must beat its job's price to join, relative to the largest value"""
 
 Enough = Callable[[float], bool]
-"""from every bound that is found: whether the relaxation may stop there"""
+"""called with every bound that is found: returns whether the relaxation may stop there"""
 
 
 class Bounded(msgspec.Struct, frozen=True):
@@ -44,9 +47,9 @@ class Bounded(msgspec.Struct, frozen=True):
 
     relaxed: RelaxedSolution
     net: Floats
-    """by configuration, at these prices"""
+    """by configuration: its net value at these prices"""
     best: Floats
-    """by job, at these prices"""
+    """by job: the best net value of its configurations, at least 0"""
 
     @property
     def bound(self) -> float:
@@ -94,11 +97,11 @@ class Relaxation:
         return found
 
     def shares(self, found: Bounded) -> Floats:
-        """By column of the master: how much of it is in use; nothing of those that joined since."""
+        """By column of the master: its x in the relaxation; 0 for columns that joined since."""
         return np.pad(found.relaxed.x, (0, len(self.master.rows) - len(found.relaxed.x)))
 
     def bounded(self, relaxed: RelaxedSolution) -> Bounded:
-        """What all configurations are worth at these prices."""
+        """The net values of all configurations at the prices of `relaxed`, and the bound that they prove."""
         self._meter.charge_pricing(len(self.columns.problem))
         net = self.columns.net(relaxed.price)
         if relaxed.extra is not None:

@@ -1,17 +1,19 @@
-"""Our own back end: prices prove a bound, a dive finds a plan, and both are improved where it pays.
+"""Our own back end: prices prove a bound, a dive finds a plan, and both improve up to the tolerated gap.
 
-1. prices down the Lagrangian, in legs: a bound within some tenths of a per cent of the best plan (`prices`),
-   and after each leg a dive by these prices: a plan mostly within the tolerated gap (`priced_dive`);
+1. prices that minimise the Lagrangian, in legs: a bound within some tenths of a per cent of the best plan
+   (`prices`), and after each leg a dive by these prices: a plan mostly within the tolerated gap
+   (`priced_dive`);
 2. the linear relaxation by column generation (`relaxation`), tightened by the facets of whole nodes
    (`facets`) and by cliques of configurations that exclude each other (`cliques`): a better bound;
 3. a dive through this program: mostly a slightly better plan (`dive`);
-4. neighbourhoods of what lost most, planned anew, where much is undecided (`improve`);
-5. branch and bound over what could beat the plan by more than the gap tolerates (`branching`).
+4. neighbourhoods of the jobs that lose most, planned anew, if many configurations are undecided (`improve`);
+5. branch and bound over the configurations that could beat the plan by more than the gap tolerates
+(`branching`).
 
-A problem of few configurations begins with 2, a large cluster leaves 2 and 3 out.
+A problem of few configurations begins with 2; for a large cluster 2 and 3 are left out.
 
-It ends with the first stage that leaves a tolerated gap. Each leaves its plan and its bound behind, so a
-deadline finds what there is by then.
+The search ends after the first stage with a tolerated gap. Each stage reports its plan and its bound at once,
+so that both are there at a deadline.
 """
 
 import contextlib
@@ -32,13 +34,15 @@ from services.planner.solver.search import Search
 from shared.domain.arrays import Ints
 
 FEW = 2_000
-"""configurations, up to which a program of all of them is solved sooner than prices are found without"""
+"""configurations up to which stage 1 is left out: the program of stage 2 is then solved sooner"""
 LARGE = 64
-"""nodes, above which no program of all of them is solved"""
+"""nodes above which stages 2 and 3 are left out"""
 SMALL = 1_000
-"""undecided configurations with which branching is quicker than neighbourhoods, which gained nothing there"""
+"""undecided configurations up to which stage 4 is left out: branching is quicker, and neighbourhoods gained
+nothing"""
 UNDECIDED = 4_000
-"""undecided configurations that are branched over at once; else first the likeliest ones"""
+"""undecided configurations up to which all are branched over at once; with more, first over the likeliest
+ones"""
 
 
 def run(search: Search) -> None:
@@ -74,7 +78,7 @@ def _legs(nodes: int, *, large: bool) -> tuple[Leg, ...]:
 def _from_prices(
     search: Search, columns: Columns, meter: Meter, legs: Sequence[Leg]
 ) -> Generator[None, None, Bounded]:
-    """Returns the prices with the lowest bound."""
+    """Stage 1. Returns the prices with the lowest bound."""
     gpu = search.best.objective / float(columns.problem.capacity.sum())
     best: Bounded | None = None
     for way in prices(columns, meter, gpu, legs):
@@ -90,7 +94,7 @@ def _from_prices(
 def _from_programs(
     search: Search, columns: Columns, rows: Ints, meter: Meter
 ) -> Generator[None, None, tuple[Bounded, Ints]]:
-    """`rows`: columns to begin with. Returns prices, and the likeliest configurations at these."""
+    """Stages 2 and 3, beginning with the columns `rows`. Returns prices, and the columns at the end."""
 
     def enough(bound: float) -> bool:
         search.tighten(bound)
@@ -127,7 +131,7 @@ def _improved(search: Search, columns: Columns, found: Bounded, meter: Meter) ->
 
 
 def _branched(search: Search, columns: Columns, found: Bounded, held: Ints, meter: Meter) -> Iterator[None]:
-    """`held`: configurations that are branched over first where too many are undecided."""
+    """Stage 5. `held`: the configurations to branch over first if too many are undecided."""
     nodes = search.effort.node_limit
     rows = undecided(columns, found, search.target)
     if len(rows) > UNDECIDED:

@@ -1,7 +1,7 @@
-"""Problems cut from a problem: some of its configurations, on some of its GPUs.
+"""Subproblems: some configurations of a problem, on some of its GPUs.
 
-A plan is completed with what still fits beside it, and improved by planning a neighbourhood anew, everything
-else staying where it is.
+One is solved to complete a plan on the GPUs that it leaves free, or to plan a neighbourhood anew while all
+other jobs keep their configurations.
 """
 
 import msgspec
@@ -13,15 +13,17 @@ from shared.domain.arrays import Flags, Ints
 
 
 class Subproblem(msgspec.Struct, frozen=True):
+    """A problem, and where its configurations are in the whole one."""
+
     problem: Problem
     rows: Ints
-    """of each of its configurations, in the whole"""
+    """by configuration: its row in the whole problem"""
 
 
 def subproblem_of(columns: Columns, jobs: Flags, free: Ints) -> Subproblem | None:
-    """The configurations of some jobs that fit the free GPUs; None if there is none.
+    """The subproblem of some jobs on the free GPUs; None: no configuration of theirs fits these alone.
 
-    Only jobs and nodes that occur are in it.
+    It has only jobs and nodes that occur in its configurations.
     """
     whole = columns.problem
     rows = np.flatnonzero((free > 0)[columns.head] & jobs[whole.job]).astype(np.int32)
@@ -44,7 +46,7 @@ def subproblem_of(columns: Columns, jobs: Flags, free: Ints) -> Subproblem | Non
 
 
 def free_beside(problem: Problem, rows: Ints) -> Ints:
-    """The GPUs that some configurations leave, by node."""
+    """By node: the GPUs that the configurations `rows` leave free."""
     free = problem.capacity.copy()
     _, cells = subset(problem.start, rows)
     np.subtract.at(free, problem.node[cells], problem.gpus[cells])
