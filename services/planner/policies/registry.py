@@ -1,4 +1,4 @@
-"""Builds policies by name: an entry point of `hopyard.policies`, or `module:attribute`. Runs their code."""
+"""Builds policies by name (an entry point of `hopyard.policies`, or `module:attribute`). Runs their code."""
 
 import sys
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Registry:
         self._built: dict[str, Policy] = {}
 
     def find(self, name: str) -> Policy:
-        """Raises UnfitPolicy."""
+        """The policy of this name and options. Raises UnfitPolicy."""
         if name not in self._built:
             self._built[name] = _built(name, self._accepted)
         return self._built[name]

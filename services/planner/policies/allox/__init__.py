@@ -1,1 +1,1 @@
-"""AlloX (EuroSys '20): jobs are matched to unlike machines, and to turns on them."""
+"""AlloX (EuroSys '20): jobs are matched to unlike machines, and to positions in their lists."""

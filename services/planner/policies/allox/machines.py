@@ -12,7 +12,7 @@ from services.planner.policies.kit.gangs import place, pools
 from shared.domain import in_turns
 
 SOON_S = 1e-3
-"""a GPU in use is free no sooner, however late its job is"""
+"""the least time after which a GPU in use counts as free, even if its job should have ended already"""
 
 
 class Kind(msgspec.Struct, frozen=True):

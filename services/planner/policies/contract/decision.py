@@ -49,7 +49,7 @@ ROUNDS: Mapping[Trigger, PlanKind] = {
     Trigger.FREED: PlanKind.FRAGMENT,
     Trigger.NODE: PlanKind.FRAGMENT,
 }
-"""whole plans at round boundaries; between them idle GPUs are filled at once"""
+"""first plans when rounds begin; in between, fragment plans that fill idle GPUs at once"""
 
 STAND_IN = "fifo"
 """the policy that plans in place of one that cannot"""
@@ -67,7 +67,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     throughput: float
     layer: Layer
     share: float = 1.0
-    """of the time of its GPUs: below 1 only in a rota, whose shares sum to 1 or less"""
+    """of the time of its GPUs; below 1 only in a rota, where the shares of all jobs add up to 1 at most"""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     measures: Measures = Measures()
     standings: Mapping[JobId, Standing] = {}
-    """how jobs of the view stood, by the measures"""
+    """by job of the view: its priority and gain, which `measures` explains"""
     horizon_s: float | None = None
     """no schedule ends all jobs of the view in fewer seconds; None: no such bound is known"""
 
@@ -146,7 +146,8 @@ def modes_of(policy: Policy) -> frozenset[type[Mode]]:
 
 
 PolicyFactory = Callable[..., Policy]
-"""What an entry point of `hopyard.policies` names: takes its `Options`, or nothing if it has none."""
+"""What an entry point of `hopyard.policies` names. It is called with its `Options`, or with nothing if it has
+none."""
 
 
 def fault(view: View, decision: Decision) -> str | None:

@@ -88,7 +88,7 @@ class PlaceBlocks(msgspec.Struct, frozen=True):
 
 
 def joined(some: Sequence[PlaceBlocks]) -> PlaceBlocks:
-    """The blocks of all, one after another."""
+    """The blocks of all of these, one after another."""
     return PlaceBlocks(
         *[chained([getattr(one, name) for one in some]) for name in PlaceBlocks.__struct_fields__]
     )
@@ -128,7 +128,7 @@ class IdlePool:
         """`_blocks` joined, or the first of them where some were added since"""
 
     def blocks(self) -> PlaceBlocks:
-        """Those that were asked for so far, in the order of their numbers."""
+        """The blocks that were asked for so far, in the order of their numbers."""
         if len(self._laid.rows) < len(self._blocks):
             self._laid = joined(self._blocks)
         return self._laid

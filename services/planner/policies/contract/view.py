@@ -21,7 +21,7 @@ class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     gpu_type: GpuType
     gpus: int
-    """all of them"""
+    """all of its GPUs"""
     idle: int
     """GPUs that the plan may use. In a first plan: all that profiling does not use; in a fragment plan: those
     without a claim"""
@@ -55,13 +55,13 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId
     submitted_at: float
     demand: tuple[int, ...]
-    """R, ascending"""
+    """R: the GPU counts that it can run with, ascending"""
     gpu_types: tuple[GpuType, ...]
     """types it can run on, in alphabetical order"""
     single_gpu: dict[GpuType, float]
     """samples/s on one GPU"""
     sensitivity: float
-    """ρ (Hops eq. 10)"""
+    """ρ: how much its throughput suffers from spreading (Hops eq. 10)"""
     age_s: float
     """expected running time without waiting (Hops eq. 9)"""
     wait_s: float
@@ -80,13 +80,14 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     """the user's factor on the job's weight"""
     project: str = "default"
     workload: Fingerprint = Fingerprint("")
-    """jobs of one workload train at the same speed on the same GPUs; empty: like no other"""
+    """jobs of one workload train at the same speed on the same GPUs; empty: no other job is taken to be like
+    it"""
     batch_size: int = 1
     """samples of one GPU in an iteration"""
     gradient_bytes: float = 0.0
-    """what an exchange of gradients has to move; 0: not known"""
+    """bytes of the gradients that an iteration exchanges; 0: not known"""
     epoch_samples: float | None = None
-    """of one epoch; None: the job is not said to have any"""
+    """samples of one epoch; None: the job does not declare epochs"""
     batch_most: dict[GpuType, int] = {}
     """samples of one GPU in an iteration that were measured to fit the memory of the type; of a type that is
     not named: `batch_size`"""
@@ -123,7 +124,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[ViewNode, ...]
     jobs: tuple[ViewJob, ...]
     jobs_present: int
-    """unfinished jobs in the cluster, shown here or not"""
+    """unfinished jobs in the cluster, whether they are in `jobs` or not"""
     effort: Effort
     restart_s: float = 0.0
     """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start

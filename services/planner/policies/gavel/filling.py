@@ -42,7 +42,7 @@ HALVINGS = 120
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """By job; see the module."""
+    """What the level of each job depends on; see the module."""
 
     due: Floats
     elapsed: Floats

@@ -66,11 +66,11 @@ class GavelOptions(RigidOptions, frozen=True, kw_only=True):
     agnostic: bool = False
     """plans as if a job had the same speed on all types that it can run on"""
     reset_s: Annotated[float, Meta(ge=0, le=1e8)] = 1920.0
-    """shares of time hold for at least so long, whoever comes or goes"""
+    """seconds for which shares of time hold at least, whatever jobs or GPUs come or go"""
     queue: Literal["all", "window", "weights"] = "all"
     """`window`: only the service window by `priority_rule` takes part; `weights`: the rule weighs all"""
     priority_rule: PriorityRule = "lr"
-    """the order of the queue, where `queue` has one"""
+    """the order of the queue, used with `queue=window` and `queue=weights`"""
     priority_power: Annotated[float, Meta(ge=0, le=10)] = 1.0
     """λ, with `queue=weights`"""
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
@@ -78,7 +78,8 @@ class GavelOptions(RigidOptions, frozen=True, kw_only=True):
     faithful: bool = False
     """with the quirks of the authors' scheduler"""
     types: str = "v100 p100 k80"
-    """`faithful`: the order in which a round goes through the GPU types; then those not named"""
+    """with `faithful`: the order in which a round goes through the GPU types; types that are not named come
+    last"""
 
 
 class Gavel:

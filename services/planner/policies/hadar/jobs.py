@@ -40,7 +40,7 @@ class HadarJob(msgspec.Struct, frozen=True, kw_only=True):
     """utility of a job completion time of one second"""
     paces: Paces
     present: GpusByNode = ()
-    """where it may stay; empty: nowhere"""
+    """the place that it has and may keep; empty: none"""
 
     @property
     def speeds(self) -> tuple[float, ...]:

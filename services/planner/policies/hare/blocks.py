@@ -50,9 +50,9 @@ class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is to get shares of GPUs."""
 
     tasks: int
-    """D: of a round"""
+    """D: tasks of a round"""
     task_s: Sequence[float]
-    """p [M]: by GPU; inf where it cannot run"""
+    """p [M]: seconds of a task, by GPU; inf where it cannot run"""
     exchange_s: Callable[[Sequence[int]], float]
     """seconds of the exchange of gradients, if the job has tasks on these GPUs"""
     worth: float = 1.0
@@ -68,7 +68,7 @@ class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
     own_node_gpus: frozenset[int] = frozenset()
     """GPUs of nodes where it runs or stands by, which it takes before others that are as fast"""
     kept: Mapping[int, int] = {}
-    """tasks of a round that it has and keeps, by GPU that has any; none: it may have any"""
+    """the tasks of a round that it has and must keep, by GPU that has any; empty: it may be moved"""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

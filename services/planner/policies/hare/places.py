@@ -14,7 +14,7 @@ from shared.domain import gangs, in_turns
 
 
 class HarePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs that a rota holds, or a job alone."""
+    """The GPUs that the jobs of a rota hold together, or that one job holds."""
 
     rota: RotaId
     """empty: a job has them alone"""

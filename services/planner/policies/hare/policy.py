@@ -32,7 +32,7 @@ from shared.domain.sums import plain_sum
 
 WEIGHT_LEAST = 1e-9
 STEP_S = 1e-7
-"""a job and a GPU, as measured on a common server: the modelled seconds"""
+"""modelled seconds for each job and GPU, as measured on a common server"""
 MEASURES = Measures(priority="GPU-seconds left on the fastest GPU over the weight, least first")
 
 

@@ -1,4 +1,4 @@
-"""Hops with a queue of its own: the job that would lose most by waiting comes first, not the longest waiting.
+"""Hops with a queue of its own: first comes the job that would lose most by waiting, not the oldest one.
 
 The program and its configurations are those of Hops. A job's priority is
 
@@ -58,13 +58,14 @@ class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
     head_start_s: Annotated[float, Meta(ge=0, le=1e8)] = 1000.0
     """added to what every job has waited"""
     slow: Factor = 0.3
-    """what a second of slow running counts, in seconds of waiting"""
+    """how many seconds of waiting a second counts as that a job has lost by slow or few GPUs"""
     left_least: Annotated[float, Meta(gt=0, le=1)] = 0.15
     """the least value of `left`, the share of a job still to do; 1: that share does not count"""
     critical: Factor = 1.0
     """how much the jobs that decide the makespan are preferred; 0: not at all"""
     fill: Factor = 2.0
-    """what a GPU in use counts, in shares of what GPUs are worth; 0: nothing"""
+    """what each GPU in use adds to a configuration's worth, in units of the mean worth of a GPU; 0:
+    nothing"""
     moves_for_waiting: bool = True
     """running jobs are moved for a new job as soon as it arrives; else only when a round begins, as in
     Hops"""

@@ -82,13 +82,13 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """service window, in multiples of the GPUs the plan may use"""
     moving_cost_s: Annotated[float, Meta(ge=0, le=1e6)] | None = None
-    """what a running job loses when a first plan moves it; left out: what restarts were measured to take;
-    0: moving is free, as the paper has it"""
+    """seconds that a running job loses when a first plan moves it; not given: as restarts were measured; 0:
+    moving is free, as in the paper"""
     queue_refresh_s: Annotated[float, Meta(gt=0, le=1e8)] = 30.0
-    """a fragment plan is tried again after so long, if jobs outside the window could fit"""
+    """seconds after which a fragment plan is tried again, if jobs outside the window could fit"""
     as_printed: Annotated[str, Meta(pattern=pattern_of(DEPARTURES), description="words between spaces")] = ""
-    """rules that are the paper's to the letter, between spaces: `fit`, `spread`, `window`, `total`, `admit`,
-    `ties`, or `all`"""
+    """the rules for which the paper's text is followed to the letter, separated by spaces: `fit`, `spread`,
+    `window`, `total`, `admit`, `ties`, or `all`"""
 
 
 class HopsOptions(ProgramOptions, frozen=True, kw_only=True):

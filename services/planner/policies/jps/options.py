@@ -46,9 +46,9 @@ class JpsOptions(ResetOptions, frozen=True, kw_only=True):
 
 class OptimusOptions(ResetOptions, frozen=True, kw_only=True):
     shares: Literal["equal", "proportional"] = "equal"
-    """of the global batch, by GPU"""
+    """how the global batch is divided among a gang's GPUs: equally, or in proportion to their speed"""
     aware: bool = False
-    """gains are those of the best free GPU type; else of a mean GPU, and GPUs are dealt at random"""
+    """a job's gain is computed on its best free GPU type; else on a mean GPU, and GPUs are dealt at random"""
 
 
 class ExhaustiveOptions(ResetOptions, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""Parts that several policies are made of: gangs, queues, rigid demands, linear programs."""
+"""What several policies share: placing gangs, serving a queue, rigid demands, linear programs."""

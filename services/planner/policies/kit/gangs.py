@@ -48,7 +48,7 @@ Pools = Mapping[GpuType, Pool]
 
 
 def pools(nodes: Iterable[tuple[NodeId, GpuType, int]]) -> dict[GpuType, Pool]:
-    """By type, from nodes with their type and size."""
+    """The pool of each type. `nodes`: id, type and GPUs of each."""
     members: dict[GpuType, list[tuple[NodeId, int]]] = {}
     for node_id, gpu_type, size in nodes:
         members.setdefault(gpu_type, []).append((node_id, size))

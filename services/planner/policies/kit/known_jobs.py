@@ -17,7 +17,7 @@ from services.planner.policies.kit.rigid import Rigid, rigid
 from services.planner.policies.kit.serving import QueuedJob
 
 KEPT = 10_000
-"""jobs"""
+"""jobs in the cache, at most"""
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ TOLERANCE = 1e-9
 """of feasibility and of optimality, absolute: a program should be scaled to numbers near 1"""
 STEP_S = 1e-5
 STEP_PER_NONZERO_S = 7e-9
-"""what a simplex iteration costs, as measured on a common server: the modelled seconds"""
+"""modelled seconds of a simplex iteration, as measured on a common server"""
 OPTIONS: dict[str, str | int | float | bool] = {
     "output_flag": False,
     "threads": 1,
@@ -52,7 +52,7 @@ class LinearSolution(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     """simplex iterations"""
     state: Literal["optimal", "infeasible", "stopped"]
-    """`stopped`: at a limit; x is then no answer"""
+    """`stopped`: a limit was reached, and x is no solution"""
 
 
 class LinearProgram:

@@ -24,9 +24,9 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of the objective; the defaults are the paper's."""
 
     power: float = -0.5
-    """p"""
+    """p, the power of the utilities"""
     penalty: float = 1.1
-    """|λ|, for a job without GPUs"""
+    """|λ|, the cost of a job without GPUs"""
 
 
 class Market(msgspec.Struct, frozen=True, kw_only=True):

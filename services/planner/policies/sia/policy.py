@@ -80,7 +80,7 @@ class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
     power: Annotated[float, Meta(ge=-10, le=10)] = -0.5
-    """p: below 0 the smaller, the fairer; above 0 the larger, the more for jobs that gain most"""
+    """p: if below 0, a smaller p is fairer; if above 0, a larger p favours the jobs that gain most"""
     penalty: Annotated[float, Meta(ge=0, le=1e6)] = 1.1
     """|λ|: what a job without GPUs costs"""
     scale_up: Annotated[float, Meta(ge=1, le=1e6)] = 2.0
@@ -97,7 +97,8 @@ class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
     window_factor: Annotated[float, Meta(gt=0, le=100)] = 1.0
     """service window, in multiples of the GPUs the plan may use"""
     types: str = ""
-    """the order in which GPU types lend their curve to one of which nothing is known; then those not named"""
+    """GPU types in the order in which their curves are used for a type of which nothing is known; types that
+    are not named come last"""
     restart_s: Annotated[
         str, Meta(pattern=r"^([^\s=]+=\d+(\.\d+)?( +|$))*$", description="WORD=SECONDS, between spaces")
     ] = ""

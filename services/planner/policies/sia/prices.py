@@ -26,14 +26,14 @@ from shared.domain.arrays import Floats
 
 ROUNDS = 60
 TOLERANCE = 1e-6
-"""of the least L, relative"""
+"""relative error of the least L"""
 FIRST_LOSS = 0.1
-"""in the first solve, as a share of the largest value of a configuration"""
+"""the largest loss in the first solve, relative to the largest value of a configuration"""
 PRICING_SHARE = 0.25
-"""of the budget, at most"""
+"""share of the budget that pricing takes at most"""
 ROUND_S = 1e-3
 ROUND_PER_CONFIGURATION_S = 5e-8
-"""what a round of pricing costs, as measured on a common server: the modelled seconds"""
+"""modelled seconds of a round of pricing, as measured on a common server"""
 
 
 class Pricing(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ def prices(problem: Problem, rounds: int = ROUNDS) -> Pricing:
 
 
 def modelled_s(rounds: int, configurations: int) -> float:
-    """Seconds that so many rounds of pricing take on a common server."""
+    """Seconds that `rounds` of pricing take on a common server."""
     return rounds * (ROUND_S + ROUND_PER_CONFIGURATION_S * configurations)
 
 

@@ -45,9 +45,9 @@ SOONEST_S = 1.0
 
 class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):
     thresholds: Thresholds = "3250 7200"
-    """where each queue but the last ends, ascending: GPU·s of attained service"""
+    """the attained service in GPU·s at which each queue but the last ends, ascending"""
     service: Literal["gpu-time", "time"] = "gpu-time"
-    """what service is; with `time`, the thresholds are seconds"""
+    """whether service is GPU time or running time; with `time`, the thresholds are seconds"""
     order: Literal["fifo", "gittins"] = "fifo"
     """within a queue: by start, or by the Gittins index of the attained service"""
     promote_knob: Annotated[float, Meta(ge=0, le=1e9)] = 0.0

@@ -33,7 +33,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """GPU·s, or s without `by_gpus`; ascending"""
     by_gpus: bool = True
     promote_knob: float = 0.0
-    """0: nobody is promoted"""
+    """0: no job is promoted"""
     authors: bool = False
 
 

@@ -25,7 +25,7 @@ SecondsOn = Callable[[int, Ints], float]
 
 
 def dealt(jct: Seconds, demands: Sequence[Sequence[int]], gpus: int) -> Ints:
-    """GPUs by job, blind to types. The smallest demands are at most `gpus` together."""
+    """GPUs by job, whatever their types. The smallest demands together are at most `gpus`."""
     level = [0] * len(demands)
     free = gpus - sum(demand[0] for demand in demands)
     gains = [_gain(jct, job, demand, 0) for job, demand in enumerate(demands)]
