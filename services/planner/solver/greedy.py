@@ -48,11 +48,11 @@ def beginning(problem: Problem) -> Solution:
     alone = greedy(problem)
     if not len(problem.present):
         return alone
-    beside = greedy(problem, _bearable(problem, problem.present))
+    beside = greedy(problem, _jointly_fitting(problem, problem.present))
     return beside if beside.objective > alone.objective else alone
 
 
-def _bearable(problem: Problem, rows: Ints) -> Ints:
+def _jointly_fitting(problem: Problem, rows: Ints) -> Ints:
     """The configurations without those on nodes that all of them together would overfill."""
     start, cells = subset(problem.start, rows)
     node, gpus = problem.node[cells], problem.gpus[cells]

@@ -74,7 +74,7 @@ def inquiry(wanted: Configurations, view: View) -> Inquiry:
     workloads = tuple(workload_of.get(job_id, Fingerprint("")) for job_id in wanted.jobs)
     if wanted.pieces is None or len(wanted) <= FEW:
         return Inquiry(asked=wanted, workloads=workloads, which=np.arange(len(wanted), dtype=np.int32))
-    rows, which = _once(wanted, wanted.pieces, workloads)
+    rows, which = _representatives(wanted, wanted.pieces, workloads)
     start, cells = subset(wanted.start, rows)
     asked = Configurations(
         jobs=wanted.jobs,
@@ -112,7 +112,9 @@ def estimated(reply: Estimates, count: int) -> Estimated:
     return Estimated(throughput=np.where(usable, throughput, np.nan), layer=layer)
 
 
-def _once(wanted: Configurations, pieces: Pieces, workloads: Sequence[Fingerprint]) -> tuple[Ints, Ints]:
+def _representatives(
+    wanted: Configurations, pieces: Pieces, workloads: Sequence[Fingerprint]
+) -> tuple[Ints, Ints]:
     """The rows of the first piece of each shape and workload; and by row the one that stands for it."""
     start, shape = pieces.start, pieces.shape
     workload = _codes(_names(wanted.jobs, workloads))[wanted.job[start[:-1]]]

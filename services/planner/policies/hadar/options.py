@@ -22,7 +22,7 @@ class HadarOptions(RigidOptions, frozen=True, kw_only=True):
     """which jobs are placed anew in a round: `all`; or only those `waiting`, while running jobs stay, as
     printed"""
     order: Literal["payoff", "arrival"] = "payoff"
-    """the order of the queue: by payoff a GPU on the GPUs that are free, or by submission"""
+    """the order of the queue: by payoff for each GPU, on the GPUs that are free; or by submission"""
     branches: Annotated[int, Meta(ge=0, le=10_000)] = 0
     """places of a job that the dynamic program tries in one state; 1: the best, as printed; 0: all"""
     beam: Annotated[int, Meta(ge=0, le=1_000_000)] = 64

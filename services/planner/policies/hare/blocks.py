@@ -198,12 +198,12 @@ class _Plan:
             own = _dealt(number, job, offer.gpus, each_s, self._preferred(job))
             if own is None or own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
                 continue
-            cost = self._cost(number, offer, own.round_s, own.tasks) + self._others_s(number, offer, own)
+            cost = self._cost(number, offer, own.round_s, own.tasks) + self._displaced_s(number, offer, own)
             if found is None or cost < found[0]:
                 found = cost, own, offer
         if found is not None:
             _, own, offer = found
-            self._assign(job, own, offer.room or self._made(offer, own))
+            self._assign(job, own, offer.room or self._new_room(offer, own))
             for gpu in own.tasks:
                 self._add_resident(job, gpu)
 
@@ -229,7 +229,7 @@ class _Plan:
         warm = job.switching_s < job.moving_s and (not gpus or job.stands_by(gpus))
         return job.worth * round_s * gains + (job.switching_s if warm else job.moving_s)
 
-    def _others_s(self, number: int, offer: _Offer, own: Block) -> float:
+    def _displaced_s(self, number: int, offer: _Offer, own: Block) -> float:
         """The cost for jobs that have to move, since the job takes over their GPUs or all their time."""
         if offer.room is not None or (offer.held is not None and self._load(own) < FULL):
             return 0.0
@@ -254,7 +254,7 @@ class _Plan:
         ]
         nodes = [gpus for gpus in unclaimed if gpus]
         idle = [[gpu for gpu in gpus if self._held_of[gpu] is None] for gpus in nodes]
-        yield from _made_of(idle, each_s)
+        yield from _new_rooms(idle, each_s)
         for room in self.rooms:
             if room.open and not room.full:
                 yield _Offer(room.gpus, room)
@@ -264,13 +264,13 @@ class _Plan:
             if one.open and self._held_of[one.gpus[0]] == number:
                 yield _Offer(one.gpus, held=number)
         if nodes != idle:
-            yield from _made_of(nodes, each_s)
+            yield from _new_rooms(nodes, each_s)
 
     def _preferred(self, job: BlockJob) -> Callable[[int], int]:
         """The rank of a GPU among equally fast ones: the job's own nodes first, GPUs held by others last."""
         return lambda gpu: 0 if gpu in job.own_node_gpus else 1 if self._held_of[gpu] is None else 2
 
-    def _made(self, offer: _Offer, own: Block) -> HareRoom:
+    def _new_room(self, offer: _Offer, own: Block) -> HareRoom:
         """A new room by the offer: of held GPUs as they are, or of the GPUs that the block uses."""
         if offer.held is not None:
             return self._open(HareRoom(gpus=tuple(offer.gpus), held=offer.held))
@@ -299,7 +299,7 @@ class _Plan:
         room.full = all(self._used[gpu] >= FULL for gpu in room.gpus)
 
 
-def _made_of(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterator[_Offer]:
+def _new_rooms(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterator[_Offer]:
     """New rooms: on the GPU with the shortest task, on one node, or anywhere."""
     anywhere = [gpu for gpus in nodes for gpu in gpus]
     if anywhere:

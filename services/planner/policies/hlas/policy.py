@@ -114,12 +114,14 @@ class Hlas:
         if view.kind is PlanKind.FIRST:
             there = {job.job_id for job in whole.jobs} | whole.apart.keys()
             before = msgspec.structs.replace(before, ended=with_ended(before, there, view.at))
-        now = [self._by_now(one, before, view.at) for one in contenders(view, before, self._options)]
+        now = [
+            self._in_present_queue(one, before, view.at) for one in contenders(view, before, self._options)
+        ]
         return Reading(before, aside, scene(room_of(view, before), before, now, self._options))
 
     # ---- the jobs in their queues
 
-    def _by_now(self, one: Contender, before: HlasMemory, at: float) -> Contender:
+    def _in_present_queue(self, one: Contender, before: HlasMemory, at: float) -> Contender:
         queue_place = self.foreseen(one, before) if one.rates else one.queue_place
         queue_place = queue_place.sized(one.rounds, one.yard, self._thresholds, at)
         return msgspec.structs.replace(one, queue_place=queue_place)

@@ -1,4 +1,4 @@
-"""Hops with a queue of its own: first comes the job that would lose most by waiting, not the oldest one.
+"""Hops with a queue of its own, by what waiting would cost each job and not by how long it has waited.
 
 The program and its configurations are those of Hops. A job's priority is
 

@@ -20,7 +20,7 @@ def without_slow_nodes(
     offers = list(_offers(speeds, job, place, demand))
     if not offers:
         return None
-    fewer = min(offers, key=lambda one: _about_s(speeds, job, one))
+    fewer = min(offers, key=lambda one: _completion_s(speeds, job, one))
     found, all_of_it = speeds.gang(job, fewer), speeds.gang(job, place)
     better = speeds.completion_s(job, found, {}) < speeds.completion_s(job, all_of_it, {})
     return found if better else None
@@ -57,7 +57,7 @@ def _first(place: Configuration, order: Sequence[NodeId], gpus: int) -> Configur
     return found
 
 
-def _about_s(speeds: GangSpeeds, job: int, place: Configuration) -> float:
+def _completion_s(speeds: GangSpeeds, job: int, place: Configuration) -> float:
     """Λ with shares in proportion to speed, not rounded to whole samples."""
     rates = speeds.rates[job]
     speed = plain_sum(gpus * rates[node] for node, gpus in place.items())

@@ -164,7 +164,7 @@ class AtResets(ABC):
         return since is not None and view.at < since + self._common.gather_s
 
     def _again_at(self, seen: Prospect, gpus: int) -> float | None:
-        """When the wait for measured jobs ends; or in a round, if GPUs idle because jobs may not move yet.
+        """When the wait for measured jobs ends; or a round later, if GPUs idle as jobs may not move yet.
 
         `gpus`: how many GPUs the plan gives to jobs.
         """

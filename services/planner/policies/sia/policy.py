@@ -39,13 +39,13 @@ from services.planner.policies.sia.table import (
     table_of,
 )
 from services.planner.policies.sia.utilities import (
-    begun,
     discounted,
     normalised,
     projected,
     restart_factor,
     single_precision,
     utilities,
+    with_first_gains,
 )
 from services.planner.solver.problem import NOTHING, Solve
 from shared.domain.arrays import Floats
@@ -207,7 +207,7 @@ class Sia:
     def _gains(self, seen: Round) -> Floats:
         """By how much each configuration is worth more than no GPUs [J, T, K]."""
         slowest = np.array([SLOWEST[self._options.slowest](job.demand) for job in seen.queue])
-        gain = begun(normalised(seen.goodput, slowest), seen.table.row != NOTHING, slowest)
+        gain = with_first_gains(normalised(seen.goodput, slowest), seen.table.row != NOTHING, slowest)
         number = np.arange(gain[0].size).reshape(gain[0].shape)
         gain = discounted(
             gain,

@@ -52,11 +52,11 @@ def solve_priced(problem: Problem, effort: Effort, solve: Solve) -> Solution:
     priced = prices(problem, affordable_rounds(effort.budget_s * PRICING_SHARE, len(problem)))
     budget.charge(modelled_s(priced.rounds, len(problem)))
     reach = FIRST_LOSS * float(problem.value.max())
-    found = _over(problem, priced, reach, _less(effort, budget.spent_s), solve)
+    found = _solved_within(problem, priced, reach, _remaining(effort, budget.spent_s), solve)
     budget.charge(found.seconds)
     if found.gap > effort.gap and budget.left_s > 0:
-        rest = _less(effort, budget.spent_s)
-        wider = _over(problem, priced, priced.bound - found.objective, rest, solve)
+        rest = _remaining(effort, budget.spent_s)
+        wider = _solved_within(problem, priced, priced.bound - found.objective, rest, solve)
         budget.charge(wider.seconds)
         found = _better(found, wider, effort)
     return msgspec.structs.replace(found, seconds=budget.spent_s)
@@ -144,7 +144,7 @@ def _model_minimum(cuts: list[tuple[Floats, float]], top: Floats, scale: float) 
     return float(answer.x[0]) * scale, where
 
 
-def _over(problem: Problem, priced: Pricing, reach: float, effort: Effort, solve: Solve) -> Solution:
+def _solved_within(problem: Problem, priced: Pricing, reach: float, effort: Effort, solve: Solve) -> Solution:
     """The solution over the configurations whose loss is within `reach`, with a bound for all.
 
     A plan with any other configuration is worth less than L − `reach`.
@@ -153,15 +153,15 @@ def _over(problem: Problem, priced: Pricing, reach: float, effort: Effort, solve
     found = solve(restricted(problem, rows), effort)
     choice = np.where(found.choice == NOTHING, NOTHING, rows[found.choice]).astype(np.int32)
     bound = min(priced.bound, max(found.bound, priced.bound - reach))
-    return _judged(msgspec.structs.replace(found, choice=choice), bound, effort)
+    return _with_bound(msgspec.structs.replace(found, choice=choice), bound, effort)
 
 
 def _better(one: Solution, other: Solution, effort: Effort) -> Solution:
     best = other if other.objective >= one.objective else one
-    return _judged(best, min(one.bound, other.bound), effort)
+    return _with_bound(best, min(one.bound, other.bound), effort)
 
 
-def _judged(found: Solution, bound: float, effort: Effort) -> Solution:
+def _with_bound(found: Solution, bound: float, effort: Effort) -> Solution:
     """The solution with this bound, and with the stage that follows from the bound."""
     judged = msgspec.structs.replace(found, bound=max(bound, found.objective))
     if judged.gap <= effort.gap:
@@ -170,5 +170,5 @@ def _judged(found: Solution, bound: float, effort: Effort) -> Solution:
     return msgspec.structs.replace(judged, stage=stage)
 
 
-def _less(effort: Effort, spent_s: float) -> Effort:
+def _remaining(effort: Effort, spent_s: float) -> Effort:
     return msgspec.structs.replace(effort, budget_s=max(effort.budget_s - spent_s, 0.0))

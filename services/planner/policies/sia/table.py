@@ -131,11 +131,11 @@ def columns(jobs: Sequence[ViewJob], options: Sequence[Offer], nodes: Sequence[V
     """The rows to ask about, for jobs with these options: of each workload, as rows of its first job."""
     position = {node.node_id: index for index, node in enumerate(nodes)}
     asked: dict[int, set[Option]] = {}
-    for first, own in zip(_firsts(jobs), options, strict=True):
+    for first, own in zip(_first_alike(jobs), options, strict=True):
         asked.setdefault(first, set()).update(_asked(own))
     pools, places = by_type(nodes), dict[Option, list[list[tuple[NodeId, int]]]]()
     for kind, gpus in set().union(*asked.values()):
-        places[kind, gpus] = list(_anywhere(pools[kind], gpus))
+        places[kind, gpus] = list(_all_places(pools[kind], gpus))
     rows = [
         (first, place) for first in sorted(asked) for own in sorted(asked[first]) for place in places[own]
     ]
@@ -163,12 +163,12 @@ def table_of(
     known, answer = np.unique(cell, return_inverse=True)
     answers = np.full(shape, NOTHING, dtype=np.int32)
     answers.reshape(-1)[known] = np.arange(len(known))
-    every = answers[_firsts(jobs)]
+    every = answers[_first_alike(jobs)]
     table = Table(
         types=types, sizes=sizes.astype(np.int32), row=every, asked=every, answer=answer.astype(np.int32)
     )
-    row = np.where(_marked(options, table), every, NOTHING)
-    asked = np.where(_marked([tuple(_asked(own)) for own in options], table), every, NOTHING)
+    row = np.where(_among_options(options, table), every, NOTHING)
+    asked = np.where(_among_options([tuple(_asked(own)) for own in options], table), every, NOTHING)
     return msgspec.structs.replace(table, row=row, asked=asked)
 
 
@@ -185,14 +185,14 @@ def answered(table: Table, estimates: Estimated) -> Estimated:
     return Estimated(throughput=mean, layer=estimates.layer[first])
 
 
-def _firsts(jobs: Sequence[ViewJob]) -> list[int]:
+def _first_alike(jobs: Sequence[ViewJob]) -> list[int]:
     """By job: the position of the first job of its workload; its own, if it has no workload."""
     names = [job.workload or job.job_id for job in jobs]
     first: dict[str, int] = {}
     return [first.setdefault(name, index) for index, name in enumerate(names)]
 
 
-def _marked(options: Sequence[Offer], table: Table) -> Flags:
+def _among_options(options: Sequence[Offer], table: Table) -> Flags:
     """[J, T, K]: which cells are among the job's options."""
     distinct = {own: index for index, own in enumerate(dict.fromkeys(options))}
     given = np.zeros((len(distinct), *table.row.shape[1:]), dtype=np.bool_)
@@ -215,7 +215,7 @@ def _option_of(place: Configuration, nodes: Mapping[NodeId, ViewNode]) -> Option
     return (types.pop(), sum(place.values())) if len(types) == 1 else None
 
 
-def _anywhere(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[NodeId, int]]]:
+def _all_places(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[NodeId, int]]]:
     """Places of `gpus` GPUs: each node that has so many; if none has, each run of nodes, filled in order.
 
     Runs go round from the last node to the first. If the nodes are too few, a run names them again: each

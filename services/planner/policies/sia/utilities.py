@@ -58,7 +58,7 @@ def normalised(goodput: Floats, floor: Floats | float = 1.0) -> Floats:
     return goodput * (floor / smallest)[:, None, None]
 
 
-def begun(gain: Floats, valid: Flags, floor: Floats | float = 1.0) -> Floats:
+def with_first_gains(gain: Floats, valid: Flags, floor: Floats | float = 1.0) -> Floats:
     """The table, with a gain of `floor` on each type's smallest valid count for jobs without estimates."""
     unknown = np.isnan(gain).all(axis=(1, 2), keepdims=True)
     first = valid & (np.cumsum(valid, axis=2) == 1)

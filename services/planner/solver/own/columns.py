@@ -55,7 +55,7 @@ class Columns(msgspec.Struct, frozen=True):
         best[self.owner] = np.maximum(np.maximum.reduceat(net, self.first), 0.0)
         return best
 
-    def dearest(self) -> Ints:
+    def most_valuable(self) -> Ints:
         """Each job's most valuable configuration, the first of equals."""
         best = self.best(self.value)
         rows = np.flatnonzero(self.value >= best[self.problem.job])

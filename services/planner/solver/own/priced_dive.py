@@ -1,9 +1,9 @@
 """A dive by prices, without linear programs.
 
-It goes in turns. Each turn places an equal part of the remaining jobs, a sixth to a twentieth of all, the
-surest first (see `dive.surest`). Then the descent of prices goes on for the jobs and GPUs that are left, by
-as many steps as there are turns. It begins with the price of all free GPUs of each node together, put on its
-capacity.
+It goes in turns. Each turn first continues the descent of prices for the jobs and GPUs that are left, by as
+many steps as there are turns. This descent begins with the price of all free GPUs of each node together, put
+on the node's capacity. Then the turn places an equal part of the jobs, a quarter to a twentieth of all by the
+number of turns, the surest first (see `dive.surest`).
 """
 
 import contextlib

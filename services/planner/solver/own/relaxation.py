@@ -120,9 +120,11 @@ class Relaxation:
 
 def likely(columns: Columns, found: Bounded) -> Ints:
     """Each job's best configurations at some prices, and its most valuable one."""
-    return np.union1d(largest(found.net, columns.problem.job, LIKELY), columns.dearest()).astype(np.int32)
+    return np.union1d(largest(found.net, columns.problem.job, LIKELY), columns.most_valuable()).astype(
+        np.int32
+    )
 
 
 def sample(columns: Columns) -> Ints:
     """A sample of every job's configurations, and its most valuable one."""
-    return np.union1d(sampled(columns, SAMPLE), columns.dearest()).astype(np.int32)
+    return np.union1d(sampled(columns, SAMPLE), columns.most_valuable()).astype(np.int32)

@@ -11,13 +11,13 @@ import pytest
 from services.planner.policies.sia.ilp import Allocation, Goal, Market, allocate, gains
 from services.planner.policies.sia.placement import Grant, in_turns
 from services.planner.policies.sia.utilities import (
-    begun,
     discounted,
     normalised,
     power_sizes,
     projected,
     restart_factor,
     utilities,
+    with_first_gains,
 )
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
@@ -147,7 +147,7 @@ def goodputs(case: Any, grid: Grid, jobs: list[Any]) -> Floats:  # noqa: ANN401
     offered = np.zeros(grid.shape, dtype=bool)
     offered.flat[grid.cells] = True
     valid = offered & (grid.sizes <= largest[:, None, None])
-    return begun(
+    return with_first_gains(
         normalised(np.where(valid, projected(goodput, single, range(len(grid.types))), np.nan)), valid
     )
 

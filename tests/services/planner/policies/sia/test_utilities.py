@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from services.planner.policies.sia.utilities import (
-    begun,
     discounted,
     in_reach,
     normalised,
@@ -11,6 +10,7 @@ from services.planner.policies.sia.utilities import (
     restart_factor,
     single_precision,
     utilities,
+    with_first_gains,
 )
 
 NAN = np.nan
@@ -64,7 +64,7 @@ def test_a_type_of_which_something_is_known_is_not_projected() -> None:
 
 def test_of_an_unknown_job_the_smallest_count_of_every_type_is_worth_1() -> None:
     valid = np.array([[[True, True], [False, True]]])
-    result = begun(table([NAN, NAN], [NAN, NAN]), valid)
+    result = with_first_gains(table([NAN, NAN], [NAN, NAN]), valid)
     assert np.nan_to_num(result[0]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 

@@ -170,7 +170,7 @@ def test_the_bound_holds_with_cliques_over_some_columns_only(seed: int) -> None:
     """Columns that are not in the program are in no clique: what they are worth counts in full."""
     instance = drawn(seed, jobs=4, nodes=3, unlike=0.1)
     columns, meter = columns_of(instance), Meter(search(instance))
-    some = np.union1d(np.arange(0, len(instance), 3), columns.dearest()).astype(np.int32)
+    some = np.union1d(np.arange(0, len(instance), 3), columns.most_valuable()).astype(np.int32)
     relaxation = Relaxation(columns, some, meter, gap=0.001, enough=lambda _: True)
     relaxed_once = relaxation.relax()
     while relaxation.master.cut(
