@@ -2,14 +2,13 @@
 
 Per type and per R_k (Hops section 3.6):
 
-- aggregated: one on every node with at least R_k idle GPUs. The paper prints `R_k < S_t`; a job that
-  takes a node's last GPU must be allowed, so it is ≤.
-- distributed, low-sensitivity jobs: over nodes of the type that follow one another in node order (those
-  without an idle GPU are stepped over), each filled before the next; the smallest number of nodes, at
-  least two, on which R_k fits anywhere; all runs of that length. A run whose first nodes suffice is no
-  distributed configuration and is dropped.
-- distributed, sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
-  paper prints "less than", which would spread just the jobs that fit one node.
+- *aggregated*: one configuration on every node with at least R_k idle GPUs. The paper prints `R_k < S_t`;
+  here it is ≤, so that a job may take a node's last GPU.
+- *distributed*, for jobs of low sensitivity: the nodes follow one another in node order (nodes without an
+  idle GPU are skipped), and each is filled before the next. Their number is the smallest, at least two, with
+  which R_k fits anywhere. Every such run of nodes is a configuration, unless R_k fits without its last node.
+- *distributed*, for sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
+  paper prints "less than", which would spread exactly the jobs that fit one node.
 
 The configurations depend on three things alone: where the nodes of a type are in the list, how many of their
 GPUs are idle, and how large the largest node is. A pool is cached by these three, so a plan that finds the

@@ -13,9 +13,9 @@ and `left_least` at 1 the priority is the latency ratio of Hops (eq. 8). In the 
 
     weight = (prior + bias) · (1 + critical · c)
 
-    c     max(0, t_job / t_all − 1/2), at most 4
-    t_job seconds to its end in the fastest of its configurations
-    t_all seconds in which all jobs could be done, with no GPU idle
+    c      max(0, t_job / t_all − 1/2), at most 4
+    t_job  seconds to its end in the fastest of its configurations
+    t_all  seconds in which all jobs could be done, with no GPU idle
 
 A job that outlasts all others decides the makespan, and GPUs given to it later cannot make up for that.
 

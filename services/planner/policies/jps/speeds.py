@@ -1,9 +1,9 @@
 """How fast jobs are on their gangs, by either law of communication (see `completion`). Pure.
 
-iteration    as estimated; without an estimate B / (max over GPUs of s / ρ + exchange), B the global batch, s
-the
-             samples of a GPU in it
+iteration    as estimated; without an estimate B / (max over GPUs of s / ρ + exchange)
 epoch        Λ = left · (1 / Σ ρ + l_c / Π)                                        (7), (13)
+
+B is the global batch, s the samples of one GPU in it, l_c the seconds of an exchange.
 """
 
 import math

@@ -130,7 +130,7 @@ def modelled_s(steps: int, nonzeros: int) -> float:
 
 
 def affordable_steps(seconds: float, nonzeros: int) -> int:
-    """The inverse of `modelled_s`."""
+    """How many simplex iterations take `seconds`: the inverse of `modelled_s`."""
     return int(seconds / modelled_s(1, nonzeros))
 
 
