@@ -40,7 +40,7 @@ from services.monitor.archive.plan import Segment
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, copied, last_of
+from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, copy_stream, last_seq_of
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.process.joining import Shared, announced
@@ -120,7 +120,7 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
         cluster=str(shared.get("cluster_name", "")),
         speed=float(shared["speed"]),
         origin=float(shared["clock_origin"]),
-        revision=await last_of(connection, STATE_STREAM),
+        revision=await last_seq_of(connection, STATE_STREAM),
         settings=chosen_in(stack.settings),
         streams={name: StreamPart(config=one.config, state=one.state) for name, one in streams.items()},
         parts=backup_file.parts_of(folder),
@@ -169,7 +169,7 @@ async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:
 
 async def _copy_stream(connection: Connection, stream: str, folder: Path) -> StreamCopy:
     with owner_only.appended(folder / STREAMS / stream) as out:
-        return await copied(connection, stream, out)
+        return await copy_stream(connection, stream, out)
 
 
 async def _copy_store(connection: Connection, file: Path) -> int:

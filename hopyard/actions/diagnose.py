@@ -29,7 +29,7 @@ from schemas.views import PolicyChoice, Problem, Readiness, ServiceState
 from shared.domain.audit import Audit
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.integrity import flaws, lacking
+from shared.runtime.bus.jetstream.integrity import flaws, lost_facts
 from shared.runtime.damage import REMEDY, ranges_text
 
 TIMEOUT_S = 5.0
@@ -241,7 +241,7 @@ async def stored(connection: Connection) -> str:
         there = range(1, 1)  # another check says that the monitor does not answer
     found = await flaws(connection, (), SERVICES, there)
     grave = [flaw.text for flaw in found if flaw.grave]
-    if not grave and (gaps := await lacking(connection)):
+    if not grave and (gaps := await lost_facts(connection)):
         grave = [f"NATS' stream {FACTS_STREAM} has lost facts {ranges_text(gaps)}"]
     if grave:
         raise _CheckFailed(". ".join([*grave, REMEDY]))

@@ -25,7 +25,7 @@ from shared.domain.iteration import law_of
 from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, put_back, raise_revisions
+from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, raise_revisions, restore_stream
 from shared.runtime.files import BYTES_AT_MOST
 from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
@@ -132,7 +132,9 @@ def _put_archive(backup: Backup, folder: Path) -> None:
 async def _put_streams(backup: Backup, data: Path) -> None:
     async with offline_nats(data) as connection:
         for name, part in backup.manifest.streams.items():
-            await put_back(connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}"))
+            await restore_stream(
+                connection, StreamCopy(part.config, part.state), backup.part(f"{STREAMS}/{name}")
+            )
         await raise_revisions(connection, backup.manifest.revision)
         await forget_reports(JetStreamBus(connection))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 FIRST_S = 0.05
 LONGEST_S = 2.0
-LONGEST_OF_SEVERAL_S = 0.25
+CLUSTER_LONGEST_S = 0.25
 """the longest pause where another server takes over within seconds"""
 
 

@@ -1,4 +1,4 @@
-"""Publishing to a stream without waiting for each acknowledgement in turn."""
+"""Publishes messages to a stream without waiting for the acknowledgement of one before the next is sent."""
 
 import asyncio
 import itertools
@@ -9,14 +9,16 @@ from nats.aio.msg import Msg
 from shared.runtime.bus.jetstream.connection import Connection
 
 WRONG_LAST_SEQUENCE = 10071
-"""JetStream's code: the subject's last sequence is not the expected one"""
+"""JetStream's error code: the newest message of the subject is not the one that the header expects"""
 SEQUENCE_IN_DOUBT = 10164
-"""and: it may not be, while another message that expects it is on its way through a cluster"""
+"""the same may be so: a cluster has not decided yet on another message with this expectation"""
 ID_IN_PROCESS = 10158
-"""and: a message of this id is on its way through a cluster; whether it arrives is not known yet"""
+"""a cluster has not decided yet on another message with this id"""
 
 
 class ApiProblem(msgspec.Struct):
+    """JetStream's error: `code` is like an HTTP status, `err_code` its own."""
+
     code: int = 0
     err_code: int = 0
     description: str = ""
@@ -30,7 +32,7 @@ class Ack(msgspec.Struct):
     error: ApiProblem | None = None
 
 
-NOBODY = Ack(error=ApiProblem(503, 0, "no stream listens"))
+NO_STREAM = Ack(error=ApiProblem(503, 0, "no stream listens"))
 _decoder = msgspec.json.Decoder(Ack)
 
 
@@ -46,7 +48,7 @@ class Acks:
     async def open(self) -> None:
         self._inbox = self._connection.nats.new_inbox()
         await self._connection.nats.subscribe(f"{self._inbox}.*", cb=self._take)
-        self._connection.when_lost.add(self._give_up)
+        self._connection.when_lost.add(self._cancel_all)
 
     async def send(self, subject: str, data: bytes, headers: dict[str, str]) -> asyncio.Future[Ack]:
         """Put a message on the socket. The future is cancelled if the connection is lost first.
@@ -67,8 +69,9 @@ class Acks:
     async def _take(self, msg: Msg) -> None:
         ack = self._waiting.get(msg.subject)
         if ack is not None and not ack.done():
-            ack.set_result(_decoder.decode(msg.data) if msg.data else NOBODY)
+            ack.set_result(_decoder.decode(msg.data) if msg.data else NO_STREAM)
 
-    def _give_up(self) -> None:
+    def _cancel_all(self) -> None:
+        """The connection is lost, and with it the acknowledgements on their way."""
         for ack in tuple(self._waiting.values()):
             ack.cancel()

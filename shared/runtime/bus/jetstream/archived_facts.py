@@ -1,4 +1,4 @@
-"""Reads facts that the stream has dropped from the archive, by asking the monitor."""
+"""Facts that the stream has dropped: the monitor, which archives them, is asked for them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,9 +18,10 @@ TIMEOUT_S = 60.0
 
 
 class ArchivedFacts(NamedTuple):
-    """Facts of a stretch that the stream has dropped."""
+    """The archive's answer for a stretch that the stream has dropped."""
 
     upto: int
+    """sequence at which the stretch ends"""
     found: list[Raw]
     forgotten: int
     """facts that were in no archive when they were dropped"""
@@ -29,9 +30,10 @@ class ArchivedFacts(NamedTuple):
 async def archived_after(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
     """The next archived facts after `after`; the stream begins at `first`.
 
-    Raises Lost if nobody answers at the moment, and Damaged, unless facts may be missing.
+    Raises Lost if nobody answers at the moment, and Damaged where the archive lacks facts, unless it
+    `may_lack` some.
     """
-    if connection.of_agents:
+    if connection.is_agents:
         return await _of_node(connection, after, first)
     if not connection.settings.archive:
         return ArchivedFacts(first - 1, [], first - 1 - after)
@@ -39,7 +41,7 @@ async def archived_after(connection: Connection, after: int, first: int, *, may_
     _check(connection, page, may_lack=may_lack)
     if page.upto <= after and page.begins <= after + 1:
         gone = "its last files are gone" if page.begins else "it is empty"
-        _complain(connection, [range(after + 1, first)], gone, may_lack=may_lack)
+        _report_lost(connection, [range(after + 1, first)], gone, may_lack=may_lack)
         return ArchivedFacts(first - 1, [], 0)
     if page.upto <= after:
         upto = min(page.begins, first) - 1
@@ -48,8 +50,8 @@ async def archived_after(connection: Connection, after: int, first: int, *, may_
     return ArchivedFacts(page.upto, found, max(page.begins - 1 - after, 0))
 
 
-async def fetched(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
-    """Those of these that are archived. Raises Unavailable, Damaged."""
+async def archived_at(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
+    """The facts of these sequences that are archived. Raises Unavailable, Damaged."""
     found: list[Raw] = []
     left = tuple(seqs) if connection.settings.archive else ()
     while left:
@@ -66,11 +68,11 @@ async def fetched(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
 def _check(connection: Connection, page: ArchivePage, *, may_lack: bool) -> None:
     if page.lacks:
         lost = [range(first, last + 1) for first, last in page.lacks]
-        _complain(connection, lost, page.damage, may_lack=may_lack)
+        _report_lost(connection, lost, page.damage, may_lack=may_lack)
 
 
-def _complain(connection: Connection, lost: Sequence[range], damage: str, *, may_lack: bool) -> None:
-    """Raises Damaged, unless facts may lack."""
+def _report_lost(connection: Connection, lost: Sequence[range], damage: str, *, may_lack: bool) -> None:
+    """Raise Damaged, or only log it where the archive may lack facts."""
     said = f"the archive lacks facts {ranges_text(lost)}{f' ({damage})' if damage else ''}"
     connection.counts.facts_lost += sum(map(len, lost))
     if not may_lack:
@@ -79,6 +81,7 @@ def _complain(connection: Connection, lost: Sequence[range], damage: str, *, may
 
 
 async def _page(connection: Connection, question: ReadArchive) -> ArchivePage:
+    """Raises Lost if nobody answers at the moment."""
     try:
         reply = await JetStreamQuestions(connection).ask(question, TIMEOUT_S)
     except Unavailable as error:
@@ -89,7 +92,7 @@ async def _page(connection: Connection, question: ReadArchive) -> ArchivePage:
 
 
 async def _of_node(connection: Connection, after: int, first: int) -> ArchivedFacts:
-    """An agent asks a service, which asks the archive."""
+    """As above, for an agent: it asks a service, which asks the archive."""
     try:
         older = await older_after(connection, connection.node, after)
     except (Error, OSError) as error:
@@ -102,7 +105,7 @@ async def _of_node(connection: Connection, after: int, first: int) -> ArchivedFa
 
 async def first_of(connection: Connection) -> int:
     """Sequence of the oldest fact that the stream has. Raises what NATS raises."""
-    if connection.of_agents:
+    if connection.is_agents:
         return (await place_of(connection, connection.node)).first
     state = (await connection.js.stream_info(FACTS_STREAM)).state
     return state.first_seq if state.messages else state.last_seq + 1

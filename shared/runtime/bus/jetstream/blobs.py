@@ -1,6 +1,6 @@
-"""Blobs of the object store, read message by message: damage shows at once, and not as silence.
+"""Reads blobs of the object store message by message, so that damage is found at once.
 
-The client's own `get` waits for a last part that will never come.
+Where parts are missing, the NATS client's own `get` waits for the last one for ever.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from shared.runtime.bus.contract import DamagedBlob
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 
 DIGEST = "SHA-256="
-SERVER_ERRORS = 500
+SERVER_ERROR = 500
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class _Meta(msgspec.Struct, frozen=True):
 
 
 async def read(js: JetStreamContext, name: str) -> bytes | None:
-    """None: there is none. Raises DamagedBlob, and what the client raises where the server is away."""
+    """The blob; None: there is none. Raises DamagedBlob, and what NATS raises."""
     subject = f"$O.{SNAPSHOT_BUCKET}.M.{urlsafe_b64encode(name.encode()).decode()}"
     try:
         message = await js.get_last_msg(SNAPSHOT_STREAM, subject)
@@ -65,5 +65,5 @@ async def _chunks(js: JetStreamContext, name: str, meta: _Meta) -> bytes:
 
 
 def _damaged(name: str, error: APIError) -> DamagedBlob | APIError:
-    """DamagedBlob where the server reports an error of its own file; any other error as it is."""
-    return DamagedBlob(f"{name}: {error.description}") if error.code == SERVER_ERRORS else error
+    """DamagedBlob where the server cannot read its own file; any other error as it is."""
+    return DamagedBlob(f"{name}: {error.description}") if error.code == SERVER_ERROR else error

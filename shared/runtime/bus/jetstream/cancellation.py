@@ -1,8 +1,8 @@
-"""A cancellation at the instant of an answer is not lost.
+"""Replaces `asyncio.wait_for` of Python 3.11, which loses a cancellation at the instant of an answer.
 
-`asyncio.wait_for` of Python 3.11 then returns the answer, and the cancelled task goes on as if nobody had
-cancelled it. NATS' client waits by it at every question, so about one in ten cancellations of a busy task was
-lost: a service ran on after SIGTERM. Python 3.12 mended it.
+It then returns the answer, and the cancelled task goes on as if nobody had cancelled it. NATS' client calls
+it for every request, so about one in ten cancellations of a busy task was lost: a service ran on after
+SIGTERM. Python 3.12 has repaired it.
 """
 
 import asyncio
@@ -22,6 +22,6 @@ async def wait_for(awaitable: Awaitable[T], timeout: float | None) -> T:  # noqa
 
 
 def mend_wait_for() -> None:
-    """For all libraries of this process."""
+    """Replace it for all libraries of this process, under Python 3.11."""
     if sys.version_info < MENDED_IN:
         asyncio.wait_for = wait_for  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The connection: opened with patience, kept through restarts of the server, closed once."""
+"""One process's connection to NATS: retried until it opens, kept while servers restart, closed once."""
 
 import asyncio
 import math
@@ -28,7 +28,7 @@ from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 from schemas.settings import Settings
 from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM, READ_PREFIX
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
-from shared.runtime.bus.backoff import LONGEST_OF_SEVERAL_S, pause_s, pauses
+from shared.runtime.bus.backoff import CLUSTER_LONGEST_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
 from shared.runtime.bus.jetstream.cancellation import mend_wait_for
@@ -38,35 +38,39 @@ from shared.runtime.owner_only import Exposed, read_secret
 
 CONNECT_TIMEOUT_S = 2
 PING_EVERY_S = 5
-"""two pings without an answer, and the connection counts as lost"""
-PING_OF_SEVERAL_S = 1
-"""where another server is there to go to"""
-CONNECT_TIMEOUT_OF_SEVERAL_S = 1
-ANSWERED_BY_SEVERAL_S = 2.0
-CONFIRMED_BY_SEVERAL_S = 1.0
-"""what a stream has not confirmed by then, its leader may never have had: it is lost, and another comes"""
+"""after two pings without an answer the connection counts as lost"""
+CLUSTER_PING_EVERY_S = 1
+"""the same where there is another server to go to"""
+CLUSTER_CONNECT_TIMEOUT_S = 1
+CLUSTER_REQUEST_TIMEOUT_S = 2.0
+CLUSTER_CONFIRM_S = 1.0
+"""a message that is not confirmed by then is sent again: the stream's leader may be gone, and another
+elected"""
 FLUSH_TIMEOUT_S = 1
 LATE_S = 5.0
-"""a wait that is this long is worth a warning"""
-TIME_LOOKS = 5
-TIME_LIMIT_S = 2.0
+"""a wait of this length is logged as a warning"""
+CLOCK_READINGS = 5
+CLOCK_TIMEOUT_S = 2.0
 REFUSED_AT_MOST = 1_000
-ANY = "_"
+"""subjects that are remembered as refused"""
+ANY_NODE = "_"
+"""in a subject, in the place of a node: of an agent whose account is for any node"""
 _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
+STREAM_INFO = f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
 DEAD_LETTER_HEADER_BYTES = 4_096
 SUBJECT_CHARS = 500
-"""of the subject of a dead letter; its header holds no more than that"""
+"""of the subject of a dead letter, in its header"""
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
-"""a server whose write failed keeps silent, until it starts again where there is room"""
+"""after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
 AWAY_AFTER_S = 3.0
-"""another of several is there within a second or two, and so is one that was restarted"""
+"""within a second or two another server of a cluster takes over, or one that was restarted is back"""
 
 
 class _Dated(msgspec.Struct):
-    """An answer of the server's API."""
+    """The part of a JetStream answer that holds the server's time."""
 
     ts: datetime
 
@@ -80,14 +84,14 @@ def dated(answer: bytes) -> datetime:
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """The fact by which an instance of a service began to lead: it publishes while that is the newest."""
+    """Where the `ServiceLed` stands by which an instance leads while no newer one is on its subject."""
 
     subject: str
     seq: int
 
     @property
     def headers(self) -> dict[str, str]:
-        """By which the server refuses a fact once another instance leads."""
+        """With these the server refuses a fact once the fence is not the newest of its subject."""
         return {
             "Nats-Expected-Last-Subject-Sequence": str(self.seq),
             "Nats-Expected-Last-Subject-Sequence-Subject": self.subject,
@@ -95,7 +99,7 @@ class Fence(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """One connection of one service, and who wants to know when it is lost, back or closed."""
+    """One connection of one service, with callbacks for when it is lost, back or closed."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings = settings
@@ -107,16 +111,17 @@ class Connection:
         self.when_closed: set[Callable[[], None]] = set()
         self.credentials = credentials_of(settings)
         self.fence: Fence | None = None
-        """who leads needs it: others publish as they like"""
+        """of a leader; a service or agent without others beside it publishes without"""
         self.why_not_stored = ""
-        """why what was published last was not stored; empty: it was"""
+        """why the last attempt to store something failed; empty: it did not"""
         self.refused: set[str] = set()
-        """subjects on which this account may not publish, as far as the server has said; in small letters"""
+        """subjects on which the server has refused this account to publish; in lower case, as the client
+        reports them"""
         self._servers = _servers(settings.nats_url)
-        self._left = ""
-        """where the server is that was lost last"""
+        self._lost_server = ""
+        """address of the server that was lost last"""
         self._lost_at = math.inf
-        """by a clock that cannot be set; infinite: it is not lost"""
+        """when the connection was lost, by a clock that cannot be set; infinite: it is there"""
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
         mend_wait_for()
@@ -125,7 +130,7 @@ class Connection:
     # ---- opening
 
     async def open(self, timeout_s: float | None) -> None:
-        """Connect; raises Unavailable when no server took us in time, PermissionError if it refused."""
+        """Connect. Raises Unavailable if no server takes us in time, PermissionError if one refuses us."""
         reason: Exception | None = None
         try:
             async with asyncio.timeout(timeout_s):
@@ -152,7 +157,7 @@ class Connection:
             if "authorization" in str(error).lower():
                 raise PermissionError(f"NATS at {self._where} refuses these credentials: {error}") from None
             return error
-        # Only a first attempt is limited: from here on the client comes back by itself.
+        # Until here the client made one attempt; from here on it reconnects by itself, without end.
         client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
         self._attach(client)
         self._changed.set()
@@ -171,37 +176,38 @@ class Connection:
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT_OF_SEVERAL_S if self.several else CONNECT_TIMEOUT_S,
-            ping_interval=PING_OF_SEVERAL_S if self.several else PING_EVERY_S,
+            connect_timeout=CLUSTER_CONNECT_TIMEOUT_S if self.clustered else CONNECT_TIMEOUT_S,
+            ping_interval=CLUSTER_PING_EVERY_S if self.clustered else PING_EVERY_S,
             reconnect_to_server_handler=self._next_server,
             pending_size=0,  # publishing while the connection is lost is an error at once
         )
 
     async def time_ahead(self, now: Callable[[], float]) -> tuple[float, float]:
-        """Real seconds that a clock is ahead of the server's, and by how many that may be wrong.
+        """Real seconds that the clock `now` (Unix time) is ahead of the server's, and their largest error.
 
-        Raises Unavailable. Of several looks the quickest counts.
+        The server is asked a few times, and its quickest answer counts. Raises Unavailable.
         """
         with unavailable("time"):
-            looks = [await self._look(now) for _ in range(TIME_LOOKS)]
-        return min(looks, key=lambda look: look[1])
+            readings = [await self._read_server_clock(now) for _ in range(CLOCK_READINGS)]
+        return min(readings, key=lambda reading: reading[1])
 
-    async def _look(self, now: Callable[[], float]) -> tuple[float, float]:
+    async def _read_server_clock(self, now: Callable[[], float]) -> tuple[float, float]:
         asked = now()
-        by_way = f"{READ_PREFIX}.{self.node}.time"
-        asks = by_way if self.of_agents else f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
-        reply = await self.nats.request(asks, b"", timeout=TIME_LIMIT_S)
+        subject = f"{READ_PREFIX}.{self.node}.time" if self.is_agents else STREAM_INFO
+        reply = await self.nats.request(subject, b"", timeout=CLOCK_TIMEOUT_S)
         answered = now()
-        said = dated(reply.data).timestamp()
-        return (asked + answered) / 2 - said, (answered - asked) / 2
+        server_time = dated(reply.data).timestamp()
+        return (asked + answered) / 2 - server_time, (answered - asked) / 2
 
     def _attach(self, client: MendedClient) -> None:
         self.nats = client
         limit_s = self.settings.publish_timeout_real_s
-        self.js = client.jetstream(timeout=min(limit_s, ANSWERED_BY_SEVERAL_S) if self.several else limit_s)
+        self.js = client.jetstream(
+            timeout=min(limit_s, CLUSTER_REQUEST_TIMEOUT_S) if self.clustered else limit_s
+        )
 
     def _tls(self) -> dict[str, Any]:
-        """Used where the server asks for it, or the address has the scheme tls."""
+        """Options for TLS, where the address or the settings ask for it."""
         settings = self.settings
         secured = any(url.startswith(("tls:", "wss:")) for url in self._servers)
         if not (secured or settings.nats_authority or settings.nats_server_name):
@@ -221,36 +227,39 @@ class Connection:
         return {}
 
     @property
-    def several(self) -> bool:
-        """Whether there are several servers."""
+    def clustered(self) -> bool:
+        """Whether `nats_url` names several servers."""
         return len(self._servers) > 1
 
     @property
     def confirmed_s(self) -> float:
-        """Real seconds to wait for a confirmation before the message is sent again."""
+        """Real seconds to wait for an acknowledgement before a message is sent again."""
         limit = self.settings.publish_timeout_real_s
-        return min(limit, CONFIRMED_BY_SEVERAL_S) if self.several else limit
+        return min(limit, CLUSTER_CONFIRM_S) if self.clustered else limit
 
     def pauses(self) -> Iterator[float]:
-        """Before sending again: of several servers one may lead any moment, and nobody says so."""
-        return pauses(LONGEST_OF_SEVERAL_S) if self.several else pauses()
+        """Real seconds to wait before each further attempt.
+
+        Short in a cluster: it may elect a leader at any moment, and tells nobody.
+        """
+        return pauses(CLUSTER_LONGEST_S) if self.clustered else pauses()
 
     @property
-    def of_agents(self) -> bool:
-        """Whether this is an agent's account, which has no streams."""
+    def is_agents(self) -> bool:
+        """Whether this is an agent's account, which may not use JetStream (`node_reads`)."""
         return self.credentials is not None and is_agent(self.credentials.user)
 
     @property
-    def of_service(self) -> bool:
-        """Whether this connection answers agents that ask what is stored."""
+    def answers_agents(self) -> bool:
+        """Whether this connection answers agents that ask what the streams hold (`node_reads`)."""
         own = self.credentials
-        return own is not None and not self.of_agents and own.user != OPERATOR
+        return own is not None and not self.is_agents and own.user != OPERATOR
 
     @property
     def node(self) -> str:
-        """The node of this agent; a name that no node can have if its account is for any node."""
+        """The node of this agent; ANY_NODE if its account is for any."""
         user = self.credentials.user if self.credentials else ""
-        return user.removeprefix(f"{AGENT}-") if user != AGENTS else ANY
+        return user.removeprefix(f"{AGENT}-") if user != AGENTS else ANY_NODE
 
     @property
     def _where(self) -> str:
@@ -263,7 +272,7 @@ class Connection:
 
     @property
     def away(self) -> bool:
-        """Whether it is lost for so long that no server can be expected at once."""
+        """Whether it has been lost for longer than another server needs to take over."""
         return time.monotonic() - self._lost_at > AWAY_AFTER_S
 
     async def up(self) -> None:
@@ -273,20 +282,20 @@ class Connection:
             raise Unavailable("the bus is closed")
 
     async def flush(self) -> None:
-        """Wait until a server has what was subscribed. Raises Unavailable once the connection is closed.
+        """Wait until a server has our subscriptions. Raises Unavailable once the connection is closed.
 
-        Where the connection is lost meanwhile the client subscribes anew, so it is asked again.
+        Where the connection is lost meanwhile the client subscribes anew, so the server is asked again.
         """
         log = self.log_once_late()
         for pause in pauses():
             await self.up()
             try:
                 await self.nats.flush()
-                await self.nats.flush()  # the first overtakes what is queued
+                await self.nats.flush()  # the first may overtake subscriptions that the client has queued
             except Error as error:
                 log("waiting for what is subscribed", reason=in_words(error))
             else:
-                if self.connected():  # while the client reconnects it waits for nobody
+                if self.connected():  # while the client reconnects, its `flush` returns at once
                     return
             await asyncio.sleep(pause)
 
@@ -300,7 +309,7 @@ class Connection:
             listeners.discard(callback)
 
     def log_once_late(self) -> Callable[..., None]:
-        """A function that logs what is waited for: as a warning once that has lasted, else for debugging."""
+        """A function that logs what is waited for: as a warning once, after LATE_S; else as debug."""
         late_at, warned = time.monotonic() + LATE_S, False
 
         def log(event: str, **keys: object) -> None:
@@ -320,7 +329,9 @@ class Connection:
             "Hopyard-Subject": subject[:SUBJECT_CHARS],
             "Hopyard-Seq": str(seq),
         }
-        if seq:  # read again after a restart it is the same letter; whoever knows its id had the same to say
+        if (
+            seq
+        ):  # read again after a restart, it is dropped by this id; another's of this id has the same data
             headers["Nats-Msg-Id"] = f"{self.name}/{seq}/{blake2b(data, digest_size=8).hexdigest()}"
         room = self.nats.max_payload - DEAD_LETTER_HEADER_BYTES
         with suppress(Error):
@@ -337,7 +348,7 @@ class Connection:
             self.refused.add(found["subject"])
 
     def refuses(self, subject: str) -> bool:
-        """Whether the server has said so; the client hands on what it says in small letters."""
+        """Whether the server has refused this account to publish there."""
         return subject.lower() in self.refused
 
     def check_allowed(self, subject: str) -> None:
@@ -346,17 +357,17 @@ class Connection:
             raise PermissionError(f"this account may not publish on {subject}")
 
     def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
-        """Where to reconnect, and after how long: the server that failed least, another than the one lost."""
-        server = min(servers, key=lambda server: (server.reconnects, server.uri.netloc == self._left))
+        """The server to reconnect to, and the pause before: the one that failed least, the lost one last."""
+        server = min(servers, key=lambda server: (server.reconnects, server.uri.netloc == self._lost_server))
         return server, pause_s(server.reconnects)
 
     async def _on_lost(self) -> None:
         self._changed.clear()
         self._lost_at = time.monotonic()
-        current = self.nats._current_server  # noqa: SLF001 - it shows no address of what it lost
-        self._left = current.uri.netloc if current is not None else ""
-        # What was not on the socket yet would go out after the reconnect, before what was lost with the
-        # socket is published again: facts would change their order.
+        current = self.nats._current_server  # noqa: SLF001 - the client has no other way to say
+        self._lost_server = current.uri.netloc if current is not None else ""
+        # The client would send what it has queued as soon as it is back, before what was lost with the socket
+        # is published again: facts would change their order.
         self.nats._pending.clear()  # noqa: SLF001
         self.nats._pending_data_size = 0  # noqa: SLF001
         self.log.warning("connection lost")
@@ -384,9 +395,9 @@ class Connection:
 
 
 async def _discard(client: MendedClient, *, flushed: bool = False) -> None:
-    """Close a client without calling its callbacks: a connection that we end is not lost.
+    """Close a client without calling its callbacks, since a connection that we end is not lost.
 
-    What is not `flushed` is dropped.
+    Unless it is `flushed`, what it has queued is dropped.
     """
     if not flushed:
         client.drop()
@@ -431,7 +442,7 @@ class NatsCredentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def credentials_of(settings: Settings) -> NatsCredentials | None:
-    """None: the settings name no file. Raises PermissionError for one that is not what it should be."""
+    """None: the settings name no file. Raises PermissionError for one that we cannot read, or others can."""
     if not settings.nats_credentials:
         return None
     try:

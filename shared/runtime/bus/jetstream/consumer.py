@@ -1,10 +1,10 @@
-"""One ordered consumer of the stream of facts: its messages without a gap, or `Lost`.
+"""One ordered consumer of the stream of facts: it hands over the messages without a gap, or raises `Lost`.
 
-It asks for a batch of messages at a time, so a slow reader holds a bounded number of them; the server
-sends each as soon as it has it, so a single fact does not wait for others.
+It requests a batch of messages at a time, so a slow reader holds a bounded number of them. The server sends
+each message as soon as it has it, so a single fact does not wait for others.
 
-A reader of several kinds of fact is sent all facts, and those of other kinds are dropped here. With one
-filter for each kind the server (2.15) would go through all subjects of a block for every message: a
+For a reader of several kinds of fact the server sends all facts, and the consumer drops those of other kinds.
+With a filter for each kind the server (2.15) would go through all subjects of a block for every message: a
 millisecond each where there are ten thousand subjects, so minutes for a long log.
 """
 
@@ -31,37 +31,41 @@ if TYPE_CHECKING:
 PULL_S = 10.0
 """how long one request for messages stands"""
 GRACE_S = 2.0
-"""how late the server may say that the request is over"""
+"""how much later than that the server may say that the request is over"""
 HEARTBEAT_S = 1.0
-"""of several servers that which sends may be gone while ours is not: it says this often that it is there"""
+"""how often the server sends a heartbeat in a cluster, where the sender may be gone and our connection not"""
 SILENT_S = 3.0
-"""after this long without a heartbeat, that server counts as gone"""
+"""after so long without a message or a heartbeat the sender counts as gone"""
 PULL_BYTES = 8 * 1024 * 1024
 IDLE_S = 60.0
 """after this long without a request the server forgets the consumer"""
 REQUEST_OVER = ("408", "409 Message Size Exceeds MaxBytes")
-"""the server will send no more for the standing request: its time, or its room, is used up"""
+"""statuses by which the server ends the request: its time is over, or its bytes are sent"""
 HARMLESS = ("100", "409 Batch Completed")
-"""a heartbeat, and the end of a batch: that end is known already from counting the batch's messages"""
+"""a heartbeat, and the end of a batch, which is known already from counting its messages"""
 
 
 class Lost(Exception):
-    """The consumer is of no more use: begin a new one after the last message seen."""
+    """The consumer is of no more use: the reader begins a new one after the last message that it got."""
 
 
 class Raw(NamedTuple):
+    """A message of the stream of facts, not decoded yet."""
+
     seq: int
     subject: str
     data: bytes
 
 
 class Pulled(NamedTuple):
+    """What a reader has read up to one place of the stream."""
+
     last: int
-    """sequence of the last message that was looked at"""
+    """sequence of the last message that came"""
     wanted: list[Raw]
-    """of those looked at; none may be"""
+    """those on the reader's subjects, of the messages that came; may be empty"""
     skipped: tuple[range, ...] = ()
-    """sequences that did not come, where all that are stored are asked for"""
+    """sequences that did not come though all facts were asked for: trimmed, or lost"""
 
 
 class Consumer:
@@ -71,35 +75,37 @@ class Consumer:
         self._arrived: deque[Msg] = deque()
         self._ready = asyncio.Event()
         self._lost = ""
+        """why it is of no more use; empty: it is"""
         self._due = 0
-        """messages that the standing request may still bring"""
+        """messages that the request may still bring"""
         self._next = 1
         """number of the consumer's next message"""
-        self._seen = 0
+        self._last = 0
+        """sequence of the last message that came"""
         self._inbox = ""
         self._filter: Filter | None = None
-        """what is passed on; None: all that comes"""
-        self._all = False
-        """whether the server was asked for all that is stored"""
+        """passes the messages that the reader wants; None: it wants all that come"""
+        self._unfiltered = False
+        """whether the server was asked for all facts"""
         self._skipped: list[range] = []
-        self._subscription: Subscription
+        self._subscription: Subscription | None = None
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
-        """Raises Lost, or RuntimeError for a place or a filter that the stream does not have."""
+        """Begin after a place in the stream. Raises Lost, and RuntimeError where there is no such place."""
         try:
             self._inbox = self._connection.nats.new_inbox()
             self._subscription = await self._connection.nats.subscribe(self._inbox, cb=self._receive)
             await self._check_place(after)
-            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self.filters(subjects)))
+            await self._connection.js.add_consumer(FACTS_STREAM, self._config(after, self._filters(subjects)))
         except BadRequestError as error:
             raise RuntimeError(f"cannot read {', '.join(subjects)}: {error.description}") from error
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
 
-    def filters(self, subjects: Sequence[str]) -> list[str]:
-        """What the server is asked for."""
+    def _filters(self, subjects: Sequence[str]) -> list[str]:
+        """The subjects that the server is asked for; sets what is dropped here."""
         filters = coarser(subjects)
-        self._all = filters == (ALL_FACTS,)
+        self._unfiltered = filters == (ALL_FACTS,)
         self._filter = None if set(filters) == set(subjects) else Filter(subjects)
         return list(filters)
 
@@ -124,26 +130,28 @@ class Consumer:
             )
         if state.messages and after + 1 < state.first_seq:
             raise Lost(f"the stream was trimmed to {state.first_seq}")
-        self._seen = after
+        self._last = after
 
     def interrupt(self) -> None:
-        """The connection changed: the messages that were asked for will not come."""
+        """Have `take` raise Lost: the connection was lost, and the requested messages will not come."""
         self._lost = "the connection was lost"
         self._ready.set()
 
     async def take(self) -> Pulled:
-        """The next messages. Raises Lost."""
+        """Wait for the next messages. Raises Lost."""
         while True:
             if not self._due:
                 await self._ask_for_more()
             if not self._arrived and not self._lost:
                 await self._wait()
-            before, batch = self._seen, self._sort_out()
-            if self._seen > before:
+            before, batch = self._last, self._take_arrived()
+            if self._last > before:
                 skipped, self._skipped = tuple(self._skipped), []
-                return Pulled(self._seen, batch, skipped)
+                return Pulled(self._last, batch, skipped)
 
     async def close(self) -> None:
+        if self._subscription is None:
+            return
         with suppress(Error):
             await self._subscription.unsubscribe()
             await self._connection.nats.publish(f"$JS.API.CONSUMER.DELETE.{FACTS_STREAM}.{self._name}")
@@ -154,7 +162,7 @@ class Consumer:
 
     async def _ask_for_more(self) -> None:
         request = {"batch": READ_BATCH, "max_bytes": PULL_BYTES, "expires": int(PULL_S * 1e9)}
-        if self._connection.several:
+        if self._connection.clustered:
             request["idle_heartbeat"] = int(HEARTBEAT_S * 1e9)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{FACTS_STREAM}.{self._name}"
         try:
@@ -166,12 +174,12 @@ class Consumer:
     async def _wait(self) -> None:
         self._ready.clear()
         try:
-            async with asyncio.timeout(SILENT_S if self._connection.several else PULL_S + GRACE_S):
+            async with asyncio.timeout(SILENT_S if self._connection.clustered else PULL_S + GRACE_S):
                 await self._ready.wait()
         except TimeoutError:
             raise Lost("the server went silent") from None
 
-    def _sort_out(self) -> list[Raw]:
+    def _take_arrived(self) -> list[Raw]:
         batch: list[Raw] = []
         while self._arrived:
             msg = self._arrived.popleft()
@@ -180,16 +188,17 @@ class Consumer:
                 self._note_status(status, msg)
                 continue
             raw = self._in_order(msg)
-            if self._all and raw.seq > self._seen + 1:
-                self._skipped.append(range(self._seen + 1, raw.seq))
-            self._seen = raw.seq
+            if self._unfiltered and raw.seq > self._last + 1:
+                self._skipped.append(range(self._last + 1, raw.seq))
+            self._last = raw.seq
             if self._filter is None or self._filter.passes(raw.subject):
                 batch.append(raw)
-        if not batch and self._lost:  # what was looked at in vain is looked at again
+        if not batch and self._lost:  # messages that the reader does not want are read again
             raise Lost(self._lost)
         return batch
 
     def _in_order(self, msg: Msg) -> Raw:
+        """Raises Lost where a message of the consumer is missing before this one."""
         sequence = msg.metadata.sequence
         if sequence.consumer != self._next:
             raise Lost(f"message {self._next} of the consumer is missing")
@@ -198,7 +207,7 @@ class Consumer:
         return Raw(sequence.stream, msg.subject, msg.data)
 
     def _note_status(self, status: str, msg: Msg) -> None:
-        """Note what the server says about the standing request."""
+        """Note what the server says of the request."""
         said = f"{status} {(msg.headers or {}).get('Description', '')}"
         if said.startswith(REQUEST_OVER):
             self._due = 0

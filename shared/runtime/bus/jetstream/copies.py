@@ -1,7 +1,7 @@
 """Copies whole streams out of a server and back into one, by the server's own snapshots.
 
-A snapshot is of one instant, though the stream goes on: sequences, times and ids of its messages are kept.
-The server sends it in parts and waits for a word after each.
+A snapshot is of one instant, though the stream goes on. It keeps the sequences, times and ids of messages.
+The server sends it in parts, and waits for a reply after each.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from shared.runtime.bus.jetstream.streams import STATE_STREAM
 
 PART_BYTES = 128 * 1024
 PART_LIMIT_S = 30.0
-"""between two parts of a snapshot"""
-BUMPS_AT_ONCE = 500
-BUMPS_AT_MOST = 1_000_000
+"""how long the server may take for each part of a snapshot"""
+RAISED_AT_ONCE = 500
+RAISED_AT_MOST = 1_000_000
+"""revisions: each costs a message"""
 Plain = dict[str, Any]
 
 
@@ -51,15 +52,17 @@ class _Answer(msgspec.Struct, frozen=True):
     deliver_subject: str = ""
 
 
-async def copied(connection: Connection, stream: str, out: BinaryIO) -> StreamCopy:
+async def copy_stream(connection: Connection, stream: str, out: BinaryIO) -> StreamCopy:
     """Write the stream into a file. Raises Unavailable, NotCopied."""
     parts: asyncio.Queue[Msg] = asyncio.Queue()
     inbox = connection.nats.new_inbox()
     with unavailable(f"snapshot of {stream}"):
         subscription = await connection.nats.subscribe(inbox, cb=parts.put)
         try:
-            asked = {"deliver_subject": inbox, "no_consumers": True, "chunk_size": PART_BYTES}
-            answer = await _asked(connection, f"$JS.API.STREAM.SNAPSHOT.{stream}", msgspec.json.encode(asked))
+            request = {"deliver_subject": inbox, "no_consumers": True, "chunk_size": PART_BYTES}
+            answer = await _request(
+                connection, f"$JS.API.STREAM.SNAPSHOT.{stream}", msgspec.json.encode(request)
+            )
             async for part in _parts(stream, parts):
                 out.write(part)
         finally:
@@ -84,18 +87,18 @@ async def _parts(stream: str, parts: asyncio.Queue[Msg]) -> AsyncIterator[bytes]
             await msg.respond(b"")
 
 
-async def put_back(connection: Connection, copy: StreamCopy, data: BinaryIO) -> None:
-    """Make the stream anew from a file, on one server. Raises Unavailable, NotCopied."""
+async def restore_stream(connection: Connection, copy: StreamCopy, data: BinaryIO) -> None:
+    """Make the stream anew from a file, with one replica. Raises Unavailable, NotCopied."""
     name, config = str(copy.config["name"]), copy.config | {"num_replicas": 1}
     with unavailable(f"restore of {name}"):
-        asked = msgspec.json.encode({"config": config, "state": copy.state})
-        answer = await _asked(connection, f"$JS.API.STREAM.RESTORE.{name}", asked)
+        request = msgspec.json.encode({"config": config, "state": copy.state})
+        answer = await _request(connection, f"$JS.API.STREAM.RESTORE.{name}", request)
         while part := data.read(PART_BYTES):
             await connection.nats.request(answer.deliver_subject, part, timeout=PART_LIMIT_S)
-        await _asked(connection, answer.deliver_subject, b"")
+        await _request(connection, answer.deliver_subject, b"")
 
 
-async def _asked(connection: Connection, subject: str, data: bytes) -> _Answer:
+async def _request(connection: Connection, subject: str, data: bytes) -> _Answer:
     """Raises NotCopied."""
     reply = await connection.nats.request(subject, data, timeout=PART_LIMIT_S)
     answer = msgspec.json.decode(reply.data, type=_Answer)
@@ -104,22 +107,24 @@ async def _asked(connection: Connection, subject: str, data: bytes) -> _Answer:
     return answer
 
 
-async def last_of(connection: Connection, stream: str) -> int:
-    """Sequence of its newest message. Raises Unavailable."""
+async def last_seq_of(connection: Connection, stream: str) -> int:
+    """Sequence of a stream's newest message. Raises Unavailable."""
     with unavailable(f"state of {stream}"):
         return int((await connection.js.stream_info(stream)).state.last_seq)
 
 
 async def raise_revisions(connection: Connection, at_least: int) -> None:
-    """Have the next value of the state bucket get a later revision. Raises Unavailable, NotCopied.
+    """Have the next write to the state bucket get a revision above `at_least`. Raises Unavailable, NotCopied.
 
     A lease's revision is its holder's fencing token, which facts carry: no new holder may have an older one.
+    A revision is a sequence of the bucket's stream, so messages of no meaning are published until it is
+    reached.
     """
     with unavailable("revisions"):
-        last = await last_of(connection, STATE_STREAM)
-        if at_least - last > BUMPS_AT_MOST:
+        last = await last_seq_of(connection, STATE_STREAM)
+        if at_least - last > RAISED_AT_MOST:
             raise NotCopied(f"{STATE_STREAM} ends at {last}, far before {at_least}")
         while last < at_least:
-            some = min(BUMPS_AT_ONCE, at_least - last)
-            words = [connection.js.publish(f"{STATE_SUBJECT}.restored", b"") for _ in range(some)]
-            last = max(ack.seq for ack in await asyncio.gather(*words))
+            some = min(RAISED_AT_ONCE, at_least - last)
+            publishing = [connection.js.publish(f"{STATE_SUBJECT}.restored", b"") for _ in range(some)]
+            last = max(ack.seq for ack in await asyncio.gather(*publishing))

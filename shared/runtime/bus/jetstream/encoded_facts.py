@@ -55,7 +55,7 @@ async def id_is_taken(connection: Connection, fact: EncodedFact, seq: int) -> bo
 
 async def _subject_at(connection: Connection, fact: EncodedFact, seq: int) -> str:
     """Subject of the message `seq`; to an agent, which reads facts of its node alone, "" for any other."""
-    if not connection.of_agents:
+    if not connection.is_agents:
         return (await connection.js.get_msg(FACTS_STREAM, seq)).subject or ""
     node_id = fact.subject.split(".")[2]
     if seq < (await place_of(connection, node_id)).first:

@@ -10,7 +10,7 @@ from nats.js.errors import NotFoundError
 from schemas.base import Event
 from schemas.codec import Malformed
 from schemas.events import ServiceLed
-from schemas.subjects import FACTS_STREAM, is_subject_of, passing, was_subject_of
+from schemas.subjects import FACTS_STREAM, coarser, is_subject_of, passing, was_subject_of
 from shared.domain.invariants import read_fact
 from shared.runtime.bus.contract import Batch, Record
 from shared.runtime.bus.jetstream.acks import (
@@ -20,7 +20,7 @@ from shared.runtime.bus.jetstream.acks import (
     Ack,
     Acks,
 )
-from shared.runtime.bus.jetstream.archived_facts import archived_after, fetched, first_of
+from shared.runtime.bus.jetstream.archived_facts import archived_after, archived_at, first_of
 from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_is_taken, newest_seq
@@ -47,7 +47,7 @@ class JetStreamFacts:
 
     async def last_seq(self) -> int:
         with unavailable("last_seq"):
-            if self._connection.of_agents:
+            if self._connection.is_agents:
                 return (await place_of(self._connection, self._connection.node)).last
             return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
 
@@ -58,7 +58,7 @@ class JetStreamFacts:
                 messages = await asyncio.gather(*map(self._fetched, some))
                 found |= {raw.seq: raw for raw in messages if raw is not None}
             for some in _chunks([seq for seq in seqs if seq > 0 and seq not in found]):
-                found |= {raw.seq: raw for raw in await fetched(self._connection, some)}
+                found |= {raw.seq: raw for raw in await archived_at(self._connection, some)}
         return await self._records([found[seq] for seq in seqs if seq in found])
 
     async def _fetched(self, seq: int) -> Raw | None:
@@ -221,10 +221,10 @@ class JetStreamFacts:
     async def newest(self, subjects: Sequence[str]) -> int:
         connection = self._connection
         with unavailable("newest"):
-            if connection.of_agents:
+            if connection.is_agents:
                 return (await place_of(connection, _node_of(subjects))).newest
-            filters = Consumer(connection).filters(subjects)
-            return max(await asyncio.gather(*(newest_seq(connection, subject) for subject in filters)))
+            found = await asyncio.gather(*(newest_seq(connection, one) for one in coarser(subjects)))
+            return max(found)
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         last = after
@@ -295,7 +295,7 @@ class JetStreamFacts:
         return list(skipped)
 
     def _consumer(self, subjects: Sequence[str]) -> Consumer | NodeReader:
-        if not self._connection.of_agents:
+        if not self._connection.is_agents:
             return Consumer(self._connection)
         return NodeReader(self._connection, _node_of(subjects))
 

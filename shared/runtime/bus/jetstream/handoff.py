@@ -189,7 +189,7 @@ class Handoff:
                 self._revision = await self._put(self._revision)
             except Conflict:
                 value, revision = await self._state.get(self._key) or (b"", 0)
-                if not value or msgspec.msgpack.decode(value, type=_Kept).writer != self._kept.writer:
+                if _writer_of(value) != self._kept.writer:
                     raise Fenced(f"another {self._connection.name} leads") from None
                 self._revision = revision  # of a write of ours that seemed to fail
             else:
@@ -215,6 +215,14 @@ class Handoff:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _writer_of(value: bytes) -> str:
+    """Empty: there is no value, or one that cannot be read, which is not ours."""
+    try:
+        return msgspec.msgpack.decode(value, type=_Kept).writer if value else ""
+    except msgspec.DecodeError:
+        return ""
 
 
 async def keep_leaders_apart(connection: Connection) -> None:

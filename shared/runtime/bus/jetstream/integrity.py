@@ -1,6 +1,7 @@
 """Checks the streams for damage before any service relies on them.
 
-A server that comes up on damaged files says so in numbers alone: it goes on with what it can read.
+A server that starts on damaged files goes on with what it can read. That something is missing shows in the
+numbers of its stream info alone.
 """
 
 from collections.abc import AsyncIterator, Collection
@@ -18,14 +19,16 @@ from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.damage import joined, ranges_text
 
 STREAMS = (FACTS_STREAM, STATE_STREAM, SNAPSHOT_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
-SPARED = (OBSERVATIONS_STREAM, DEAD_STREAM)
+EXPENDABLE = (OBSERVATIONS_STREAM, DEAD_STREAM)
 """streams whose loss is not grave: no service restores from them"""
 LIMIT_S = 10.0
 NO_STREAM = 10059
-"""JetStream's code"""
+"""JetStream's error code: there is no stream of this name"""
 
 
 class Flaw(NamedTuple):
+    """Damage that was found."""
+
     text: str
     """what is damaged, and what is lost by it"""
     grave: bool = True
@@ -60,24 +63,24 @@ class _Info(msgspec.Struct, frozen=True):
 async def flaws(
     connection: Connection, on_disk: Collection[str], services: Collection[str], archived: range = range(1, 1)
 ) -> list[Flaw]:
-    """`on_disk`: streams whose folders are there; `services`: whose snapshots are looked at.
+    """What is damaged in the streams, and in the snapshots of the `services`. Raises Unavailable.
 
-    `archived`: facts that are in the archive, whatever the stream has dropped. Raises Unavailable.
+    `on_disk`: streams whose folders are there. `archived`: sequences of the facts that are in the archive.
     """
     with unavailable("a look at the streams"):
-        reached = await _cursors(connection)  # before the ends of streams, which services move on meanwhile
+        cursors = await _cursors(connection)  # first: services add to the streams and move them meanwhile
         states = {name: await _state(connection, name) for name in STREAMS}
         found = [
-            Flaw(f"NATS cannot read what its stream {name} is: all in it is lost", name not in SPARED)
+            Flaw(f"NATS cannot read what its stream {name} is: all in it is lost", name not in EXPENDABLE)
             for name, state in states.items()
             if state is None and name in on_disk
         ]
-        facts, kept = states[FACTS_STREAM], states[STATE_STREAM]
-        if facts is None and kept is not None and not found:
+        facts, values = states[FACTS_STREAM], states[STATE_STREAM]
+        if facts is None and values is not None and not found:
             found.append(Flaw(f"NATS has no stream {FACTS_STREAM} any more: all facts are lost"))
         if facts is not None:
-            found += _of_facts(facts, await _deleted(connection, facts), reached)
-        if kept is not None and (kept.lost or (kept.last_seq and not kept.messages)):
+            found += _of_facts(facts, await _deleted(connection, facts), cursors)
+        if values is not None and (values.lost or (values.last_seq and not values.messages)):
             found.append(
                 Flaw(f"NATS has lost values of {STATE_STREAM}: cursors, claims and leases of services")
             )
@@ -86,8 +89,8 @@ async def flaws(
     return found
 
 
-async def lacking(connection: Connection) -> list[range]:
-    """The gaps in the stream of facts, found by reading all of it. Raises Unavailable."""
+async def lost_facts(connection: Connection) -> list[range]:
+    """Sequences that the stream of facts has lost, found by reading all of it. Raises Unavailable."""
     with unavailable("a look at all facts"):
         state = await _state(connection, FACTS_STREAM)
         if state is None or not state.messages:
@@ -125,8 +128,8 @@ async def messages(connection: Connection, stream: str, subject: str) -> AsyncIt
             await reader.unsubscribe()
 
 
-async def _state(connection: Connection, name: str, asked: bytes = b"") -> _State | None:
-    reply = await connection.nats.request(f"$JS.API.STREAM.INFO.{name}", asked, timeout=LIMIT_S)
+async def _state(connection: Connection, name: str, options: bytes = b"") -> _State | None:
+    reply = await connection.nats.request(f"$JS.API.STREAM.INFO.{name}", options, timeout=LIMIT_S)
     info = msgspec.json.decode(reply.data, type=_Info)
     if info.error is not None and info.error.err_code != NO_STREAM:
         raise OSError(info.error.description)
@@ -139,19 +142,19 @@ def _begins(facts: _State, archived: range) -> int:
 
 
 async def _deleted(connection: Connection, facts: _State) -> list[int]:
-    """Facts that are missing behind the first: nothing deletes single ones, so none should be."""
+    """Sequences that are missing behind the first fact: nothing deletes single facts, so these are lost."""
     if not facts.num_deleted:
         return []
     state = await _state(connection, FACTS_STREAM, b'{"deleted_details":true}')
     return [seq for seq in (state.deleted or [] if state else []) if seq >= max(facts.first_seq, 1)]
 
 
-def _of_facts(facts: _State, deleted: list[int], reached: dict[str, int]) -> list[Flaw]:
-    furthest = max(reached, key=lambda name: reached[name], default="")
-    if furthest and reached[furthest] > facts.last_seq:
+def _of_facts(facts: _State, deleted: list[int], cursors: dict[str, int]) -> list[Flaw]:
+    furthest = max(cursors, key=lambda name: cursors[name], default="")
+    if furthest and cursors[furthest] > facts.last_seq:
         ends = f"NATS' stream {FACTS_STREAM} ends at fact {facts.last_seq}"
         return [
-            Flaw(f"{ends}, and {furthest} has handled fact {reached[furthest]}: what was between is lost")
+            Flaw(f"{ends}, and {furthest} has handled fact {cursors[furthest]}: what was between is lost")
         ]
     if not facts.messages and facts.last_seq:
         return [Flaw(f"NATS' stream {FACTS_STREAM} has lost all of its {facts.last_seq} facts")]
@@ -165,8 +168,8 @@ def _of_facts(facts: _State, deleted: list[int], reached: dict[str, int]) -> lis
 
 async def _cursors(connection: Connection) -> dict[str, int]:
     """The services' cursors, by name."""
-    asked = msgspec.json.encode({"subjects_filter": f"{STATE_SUBJECT}.>"})
-    state = await _state(connection, STATE_STREAM, asked)
+    options = msgspec.json.encode({"subjects_filter": f"{STATE_SUBJECT}.>"})
+    state = await _state(connection, STATE_STREAM, options)
     found = {}
     for subject in state.subjects or {} if state else {}:
         kind, _, name = subject.removeprefix(f"{STATE_SUBJECT}.").partition("/")
@@ -184,7 +187,7 @@ async def _cursors(connection: Connection) -> dict[str, int]:
 async def _of_snapshots(
     connection: Connection, state: _State | None, services: Collection[str], *, whole: bool
 ) -> list[Flaw]:
-    """`whole`: the log has its beginning and no gap, so its replay comes to the same state."""
+    """`whole`: the log has its beginning and no gap, so that a replay restores what a snapshot held."""
     if state is None:
         return []
     damaged = []

@@ -1,8 +1,8 @@
-"""Questions and replies larger than one message of the server: announced in a header, fetched in parts.
+"""Questions and replies larger than one NATS message: announced in a header, fetched in parts.
 
-The sender holds the bytes under a subject of its own and sends an empty message whose header names that
-subject and the number of parts. Whoever gets it asks there for each part, a few at once, so that nothing
-is sent faster than it is taken.
+The sender subscribes to a subject of its own, and sends an empty message whose header names that subject and
+the number of parts. The receiver asks there for each part, a few at once, so that nothing is sent faster than
+it is taken.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 HEADER = "Hopyard-LargeMessage"
 PART_ROOM_BYTES = 1_024
-"""of a message's limit, left for headers"""
+"""of the largest message, left for headers"""
 PARTS_AT_ONCE = 4
 PARTS_AT_MOST = 1_024
 
 
 class LargeMessage:
-    """Bytes that are offered for as long as the block of `offered` lasts."""
+    """Bytes that `offered` holds ready in parts."""
 
     def __init__(self, parts: list[bytes], subject: str) -> None:
         self.headers = {HEADER: f"{subject} {len(parts)}"}
@@ -36,6 +36,7 @@ class LargeMessage:
         """set once every part was asked for"""
 
     async def hand_over(self, msg: "Msg") -> None:
+        """Reply with the part whose number is asked for."""
         index = int(msg.data)
         await msg.respond(self._parts[index])
         self._left.discard(index)
@@ -45,7 +46,10 @@ class LargeMessage:
 
 @asynccontextmanager
 async def offered(nats: "Client", data: bytes, within: str) -> AsyncIterator[LargeMessage]:
-    """`within`: below which subject whoever is to have it may ask."""
+    """A context in which parts of the data can be fetched.
+
+    `within`: the subject below which the receiver may ask.
+    """
     size = nats.max_payload - PART_ROOM_BYTES
     subject = nats.new_inbox() if within == INBOXES else f"{within}.{token_hex(16)}"
     large = LargeMessage([data[at : at + size] for at in range(0, len(data), size)], subject)
@@ -64,7 +68,10 @@ async def fetched(
     *,
     within: str,
 ) -> bytes:
-    """The bytes that a message brings, or announces. Raises what `ask` raises, and Malformed."""
+    """The data of a message, fetched by `ask` where its headers announce it in parts.
+
+    `within`: the subject below which the sender may offer parts. Raises Malformed, and what `ask` raises.
+    """
     announced = (headers or {}).get(HEADER)
     if announced is None:
         return data
@@ -80,7 +87,7 @@ async def fetched(
 
 
 def _address(announced: str, within: str) -> tuple[str, int]:
-    """The subject that a header announces, if it is one for parts: a sender may not choose any other."""
+    """The announced subject and number of parts. Raises Malformed for a subject that is not for parts."""
     subject, _, parts = announced.partition(" ")
     if not subject.startswith(f"{within}."):
         raise Malformed(f"a large message whose parts are not below {within}")

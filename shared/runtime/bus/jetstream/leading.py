@@ -162,7 +162,7 @@ class Leading:
         To an agent 0, since it may not ask. Waits until NATS answers.
         """
         connection = self._connection
-        if connection.of_agents or self._first_led:
+        if connection.is_agents or self._first_led:
             return self._first_led
         for pause in connection.pauses():
             try:

@@ -1,4 +1,4 @@
-"""The NATS library's client, mended where it hangs or dies."""
+"""The NATS library's client, with its faults repaired that make it hang or end."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,22 +12,25 @@ HEADERS_BYTES = len("NATS/1.0\r\n\r\n")
 
 
 class MendedClient(Client):
-    async def _attempt_reconnect(self) -> None:
-        """Drops what was on its way to the lost server, and fails flushes that wait for it.
+    """Each method below says what the library does without it."""
 
-        The library waits until all of it is sent, before it looks for another server too: where the other
-        side lives and reads nothing, or its cable is cut, until the system gives the connection up, after a
-        quarter of an hour. It forgets who waits for a flush.
+    async def _attempt_reconnect(self) -> None:
+        """Drop what is queued for the lost server, and fail the flushes that wait for it.
+
+        The library first waits until all of it is sent, and only then looks for another server. Where the
+        lost server reads nothing, or its cable is cut, that takes until the system gives the connection up,
+        after a quarter of an hour. Those who wait for a flush it leaves waiting.
         """
         self.drop()
         for pong in self._pongs:
             if not pong.done():
                 pong.set_exception(ConnectionReconnectingError())
-                pong.exception()  # of its own pings nobody asks
+                pong.exception()  # marked as seen: nobody awaits the library's own pings
         self._pongs.clear()
         await super()._attempt_reconnect()
 
     def drop(self) -> None:
+        """Drop what is queued, and what the socket has not sent."""
         self._pending.clear()
         self._pending_data_size = 0
         writer = getattr(self._transport, "_io_writer", None)  # a web socket closes within a time of its own
@@ -35,7 +38,10 @@ class MendedClient(Client):
             writer.transport.abort()
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """Raises OSError, Error: by anything else, as a refused web socket, reconnecting would end."""
+        """Raises OSError, Error.
+
+        The library raises other errors too, as for a refused web socket, and these end its reconnecting.
+        """
         with _errors():
             await super()._connect_to_server(s)
 
@@ -45,7 +51,7 @@ class MendedClient(Client):
             await super()._process_connect_init()
 
     async def _process_pong(self) -> None:
-        """The answer to a flush that was cancelled, or took too long, ended the task that reads."""
+        """Take the answer to a flush that was cancelled or late: the library stops reading at it."""
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
@@ -53,9 +59,10 @@ class MendedClient(Client):
     async def _send_publish(
         self, subject: str, reply: str, payload: bytes, payload_size: int, headers: dict[str, Any] | None
     ) -> None:
-        """Raises MaxPayloadError: the server closes a connection by which more comes, and for good.
+        """Raise MaxPayloadError for a message that is too large with its headers: the library counts none.
 
-        The library counts no headers.
+        The server closes the connection of a client that sends such a message, and the library does not
+        reopen it.
         """
         size = payload_size
         if headers:

@@ -1,8 +1,8 @@
-"""Facts about one node, asked for one by one: for agents, which may make no consumer.
+"""Reads the facts about one node for its agent, which may make no consumer.
 
-A consumer can have the server send what is in a stream to any subject: whoever may make one could put words
-into everybody's mouth. An agent's account hears the subjects of its node instead, which only rings a bell;
-what it goes by is the stream, which a service reads for it (`node_reads`) in order from where it is.
+A consumer can have the server send whatever a stream holds to any subject: who may make one can speak for
+anybody. So an agent asks a service for the next facts (`node_reads`), in order from where it is. It also
+subscribes to the subjects of its node: a message there only tells it that it is time to ask.
 """
 
 import asyncio
@@ -21,32 +21,35 @@ from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
-LOOK_EVERY_S = 5.0
-"""without a bell: one may be lost"""
-STORED_AFTER_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
-"""between looks after a bell: it may ring before the fact is stored"""
+ASK_EVERY_S = 5.0
+"""where no message has come: one may be lost"""
+PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+"""before each attempt to get what a message announced: it may come before the fact is stored"""
+ONCE = PAUSES_S[:1]
 
 
 class NodeReader:
-    """Reads as `Consumer` does."""
+    """Has the methods of `Consumer`."""
 
     def __init__(self, connection: Connection, node_id: str) -> None:
         self._connection = connection
         self._node_id = node_id
         self._filter = Filter(())
         self._seq = 0
-        self._bell = asyncio.Event()
+        self._announced = asyncio.Event()
         self._lost = ""
         self._subscriptions: list[Subscription] = []
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
-        """Raises Lost, and RuntimeError for a place that the stream does not have."""
+        """Begin after a place in the stream. Raises Lost, and RuntimeError where there is no such place."""
         self._seq, self._filter = after, Filter(subjects)
         try:
             for subject in about_node(self._node_id):
-                self._subscriptions.append(await self._connection.nats.subscribe(subject, cb=self._ring))
+                self._subscriptions.append(await self._connection.nats.subscribe(subject, cb=self._announce))
             await self._connection.nats.flush()
-            await self._connection.nats.flush()  # the first overtakes the queued subscription
+            await (
+                self._connection.nats.flush()
+            )  # the first may overtake subscriptions that the client has queued
             place = await place_of(self._connection, self._node_id)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
@@ -54,48 +57,49 @@ class NodeReader:
             raise RuntimeError(f"{FACTS_STREAM} ends at {place.last}, and was read up to {after}")
 
     def interrupt(self) -> None:
-        """The connection changed: bells may have been missed."""
+        """Have `take` raise Lost: the connection was lost, and messages with it."""
         self._lost = "the connection was lost"
-        self._bell.set()
+        self._announced.set()
 
     async def take(self) -> Pulled:
-        """The next facts. Raises Lost."""
-        looks: Sequence[float] = STORED_AFTER_S[:1]
+        """Wait for the next facts. Raises Lost."""
+        pauses: Sequence[float] = ONCE
         while True:
-            found = await self._stored(looks)
+            found = await self._ask(pauses)
             if found:
                 return Pulled(self._seq, [raw for raw in found if self._filter.passes(raw.subject)])
-            rang = await self._rings_within(LOOK_EVERY_S)
-            looks = STORED_AFTER_S if rang else STORED_AFTER_S[:1]
-            self._bell.clear()
+            announced = await self._announced_within(ASK_EVERY_S)
+            pauses = PAUSES_S if announced else ONCE
+            self._announced.clear()
 
     async def close(self) -> None:
         with suppress(Error):
             for subscription in self._subscriptions:
                 await subscription.unsubscribe()
 
-    async def _ring(self, _: Msg) -> None:
-        self._bell.set()
+    async def _announce(self, _: Msg) -> None:
+        self._announced.set()
 
-    async def _rings_within(self, limit_s: float) -> bool:
+    async def _announced_within(self, limit_s: float) -> bool:
+        """Whether a message comes within so many seconds, or has come since the last `clear`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                await self._bell.wait()
-        return self._bell.is_set()
+                await self._announced.wait()
+        return self._announced.is_set()
 
-    async def _stored(self, looks: Sequence[float]) -> list[Raw]:
-        """The next facts; looks a few times where none is there yet, or until it rings."""
-        for pause_s in looks:
+    async def _ask(self, pauses: Sequence[float]) -> list[Raw]:
+        """The next facts: asks after each pause until there are some, or a message announces one."""
+        for pause_s in pauses:
             if self._lost:
                 raise Lost(self._lost)
-            if await self._rings_within(pause_s):
+            if await self._announced_within(pause_s):
                 break
-            found = await self._next_ones()
+            found = await self._next_facts()
             if found:
                 return found
         return []
 
-    async def _next_ones(self) -> list[Raw]:
+    async def _next_facts(self) -> list[Raw]:
         try:
             rows = await facts_after(self._connection, self._node_id, self._seq)
         except (Error, OSError) as error:

@@ -1,8 +1,8 @@
-"""Answers agents that ask what the streams hold; any service looks it up for them.
+"""Answers agents that ask what the streams hold: the agent's requests, and the service's answers.
 
-An agent may not ask JetStream itself: such a request can have it send, or show, whatever is stored. So each
-process of a service answers on `hopyard-read.NODE.WHAT`, one of them for each request, and shows what is that
-node's: the server lets the agent of a node ask on the subjects of its own alone.
+An agent may not use JetStream itself: with its requests anybody could read, or have sent, whatever is stored.
+So every process of a service answers on `hopyard-read.NODE.WHAT`; NATS hands each request to one of them. The
+answer holds what belongs to that node alone. NATS lets an agent ask on the subjects of its own node alone.
 """
 
 import asyncio
@@ -38,15 +38,15 @@ from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
 
-AT_ONCE = 100
-"""facts in a reply"""
-BYTES_AT_ONCE = 256 * 1_024
-"""of facts in a reply, but for the last"""
-LOOKS_AT_ONCE = 64
-LOOKS_OF_A_NODE = 16
-"""requests of one node in work at once, so that no node keeps others waiting"""
+FACTS_AT_MOST = 100
+"""in a reply"""
+BYTES_AT_MOST = 256 * 1_024
+"""of facts in a reply; the last may exceed it"""
+REQUESTS_AT_ONCE = 64
+REQUESTS_OF_A_NODE = 16
+"""answered at once, so that no node keeps others waiting"""
 WAITING_OF_A_NODE = 256
-"""requests of one node that may wait; more are dropped, and the agent asks again"""
+"""requests that may wait; more are dropped, and the agent asks again"""
 TIMEOUT_S = 2.0
 OLDER_TIMEOUT_S = 1.5
 COMMON_KEYS = frozenset({"settings"})
@@ -61,6 +61,8 @@ class ReadFacts(Message, frozen=True, kw_only=True):
 
 
 class Row(Message, frozen=True, kw_only=True):
+    """A fact as the stream holds it."""
+
     seq: WholeNumber
     subject: str
     data: bytes
@@ -68,24 +70,25 @@ class Row(Message, frozen=True, kw_only=True):
 
 class NodeFacts(Message, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
-    """the next, ascending; empty: there is none yet"""
+    """the next ones, in their order; empty: there are none yet"""
 
 
 class OlderFacts(Message, frozen=True, kw_only=True):
-    """What the stream has dropped, from the archive."""
+    """The next facts that the stream has dropped, from the archive."""
 
     rows: tuple[Row, ...]
     upto: WholeNumber
-    """there are no others up to there; as far as was asked after: the archive has no more"""
+    """these are all up to this sequence; where it is not above the one asked after, the archive has no
+    more"""
 
 
 class Place(Message, frozen=True, kw_only=True):
-    """How far the stream goes."""
+    """From which sequence to which the stream goes."""
 
     first: WholeNumber
     last: WholeNumber
     newest: WholeNumber
-    """about the node"""
+    """of the facts about the node; 0: there is none"""
 
 
 class ReadValue(Message, frozen=True, kw_only=True):
@@ -102,17 +105,17 @@ class StoredValue(Message, frozen=True, kw_only=True):
 
 
 async def facts_after(connection: Connection, node_id: str, after: int) -> tuple[Row, ...]:
-    """Raises what NATS raises."""
+    """The next facts about a node, from the stream. Raises what NATS raises."""
     return (await _asked(connection, node_id, "facts", ReadFacts(after=after), NodeFacts)).rows
 
 
 async def older_after(connection: Connection, node_id: str, after: int) -> OlderFacts:
-    """Raises what NATS raises."""
+    """The next facts about a node, from the archive. Raises what NATS raises."""
     return await _asked(connection, node_id, "older", ReadFacts(after=after), OlderFacts)
 
 
-async def somebody_answers(connection: Connection, timeout_s: float | None) -> None:
-    """Wait until a service answers, and so until the streams exist. Raises Unavailable."""
+async def until_answered(connection: Connection, timeout_s: float | None) -> None:
+    """Wait until a service answers: then the streams exist. Raises Unavailable."""
     try:
         async with asyncio.timeout(timeout_s):
             log = connection.log_once_late()
@@ -134,13 +137,14 @@ async def place_of(connection: Connection, node_id: str) -> Place:
     return await _asked(connection, node_id, "place", None, Place)
 
 
-async def value_of(connection: Connection, key: str) -> StoredValue:
-    """Raises what NATS raises."""
+async def asked_value(connection: Connection, key: str) -> StoredValue:
+    """A value of the state bucket, as a service finds it. Raises what NATS raises."""
     node_id = node_of_key(key) or connection.node
     return await _asked(connection, node_id, "value", ReadValue(key=key), StoredValue)
 
 
 async def _asked(connection: Connection, node_id: str, what: str, body: Message | None, kind: type[T]) -> T:
+    """A service's answer, of this `kind`. Raises what NATS raises."""
     data = b"" if body is None else msgspec.msgpack.encode(body)
     reply = await connection.nats.request(f"{READ_PREFIX}.{node_id}.{what}", data, timeout=TIMEOUT_S)
     try:
@@ -158,38 +162,38 @@ class NodeReads:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: FairQueue[Msg] = FairQueue(
-            at_once=LOOKS_AT_ONCE, at_once_of_one=LOOKS_OF_A_NODE, waiting_of_one=WAITING_OF_A_NODE
+            at_once=REQUESTS_AT_ONCE, at_once_of_one=REQUESTS_OF_A_NODE, waiting_of_one=WAITING_OF_A_NODE
         )
-        self._looking: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         await self._connection.nats.subscribe(f"{READ_PREFIX}.>", queue="reads", cb=self._take)
         await self._connection.flush()
 
     async def close(self) -> None:
-        for task in self._looking:
+        for task in self._answering:
             task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
+        await asyncio.gather(*self._answering, return_exceptions=True)
 
     async def _take(self, msg: Msg) -> None:
         if not msg.reply:
-            return  # an acknowledgement that an agent had sent here
+            return  # an agent had NATS send an acknowledgement here
         _, node_id, _ = msg.subject.split(".")
         if self._waiting.put(node_id, msg):
-            self._look()
+            self._answer_waiting()
 
-    def _look(self) -> None:
+    def _answer_waiting(self) -> None:
         while (turn := self._waiting.next()) is not None:
             who, msg = turn
             task = asyncio.get_running_loop().create_task(self._reply(msg))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
-            task.add_done_callback(partial(self._looked, who))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            task.add_done_callback(partial(self._answered, who))
 
-    def _looked(self, who: str, task: "asyncio.Task[None]") -> None:
+    def _answered(self, who: str, task: "asyncio.Task[None]") -> None:
         self._waiting.done(who)
         if not task.cancelled():
-            self._look()
+            self._answer_waiting()
 
     async def _reply(self, msg: Msg) -> None:
         _, node_id, what = msg.subject.split(".")
@@ -202,7 +206,7 @@ class NodeReads:
             await self._connection.dead_letter(msg.subject, msg.data, f"not to be read: {error}")
             found = None
         except (Error, OSError):
-            return  # who asked asks again
+            return  # the agent asks again
         with suppress(Error):
             await msg.respond(msgspec.msgpack.encode(found))
 
@@ -219,12 +223,12 @@ class NodeReads:
                 key = check_key(msgspec.msgpack.decode(data, type=ReadValue).key)
                 if node_of_key(key) != node_id and key not in COMMON_KEYS:
                     raise ValueError(f"{key} is not of {node_id}")
-                return await value(self._connection, key)
+                return await stored_value(self._connection, key)
             case _:
                 raise ValueError(f"there is no {what} to read")
 
     async def _dated(self) -> bytes:
-        """By which server clocks are compared (`Connection.time_ahead`)."""
+        """The server's time, with which an agent compares its clock (`Connection.time_ahead`)."""
         nats = self._connection.nats
         info = (await nats.request(f"$JS.API.STREAM.INFO.{FACTS_STREAM}", b"", timeout=TIMEOUT_S)).data
         return msgspec.json.encode({"ts": dated(info)})
@@ -232,7 +236,7 @@ class NodeReads:
     async def _facts(self, node_id: str, after: int) -> NodeFacts:
         rows: list[Row] = []
         size, passes = 0, Filter(about_node(node_id)).passes
-        while len(rows) < AT_ONCE and size < BYTES_AT_ONCE:
+        while len(rows) < FACTS_AT_MOST and size < BYTES_AT_MOST:
             try:
                 found = await self._connection.js.get_msg(
                     FACTS_STREAM, seq=after + 1, subject=f"hopyard.*.{node_id}.*", next=True
@@ -247,7 +251,10 @@ class NodeReads:
         return NodeFacts(rows=tuple(rows))
 
     async def _older(self, node_id: str, after: int) -> OlderFacts:
-        """Raises Unavailable. What is damaged is passed over: a node goes by what its services order now."""
+        """Raises Unavailable.
+
+        Facts that the archive lacks are passed over: an agent does what services order now, not long ago.
+        """
         if not self._connection.settings.archive:
             return OlderFacts(rows=(), upto=after)
         question = ReadArchive(after=after, node=node_id)
@@ -277,12 +284,12 @@ class NodeReads:
 def _fitting(rows: Sequence[Row]) -> tuple[Row, ...]:
     """As many rows as fit one reply, at least one."""
     sizes = accumulate(len(row.data) for row in rows)
-    count = sum(size <= BYTES_AT_ONCE for size in sizes)
-    return tuple(rows[: min(max(count, 1), AT_ONCE)])
+    count = sum(size <= BYTES_AT_MOST for size in sizes)
+    return tuple(rows[: min(max(count, 1), FACTS_AT_MOST)])
 
 
-async def value(connection: Connection, key: str) -> StoredValue:
-    """Of the state bucket. Raises what NATS raises."""
+async def stored_value(connection: Connection, key: str) -> StoredValue:
+    """A value of the state bucket. Raises what NATS raises."""
     for subject in dict.fromkeys((state_subject(key), earlier_state_subject(key))):
         with suppress(NotFoundError):
             found = await connection.js.get_last_msg(STATE_STREAM, subject)

@@ -1,7 +1,7 @@
-"""Questions over NATS request and reply, as a micro service that the ordinary NATS tools list.
+"""Questions over NATS request and reply, as a NATS micro service, which NATS' own tools list.
 
-What does not fit one message travels in parts (see `large_messages`), uncompressed: the columns of a million
-estimates are copied in milliseconds, and compressing them would hold up everything else for a second.
+What does not fit one message travels in parts (`large_messages`). It is not compressed: the columns of a
+million estimates are copied in milliseconds, and compressing them would hold up the event loop for a second.
 """
 
 import asyncio
@@ -58,12 +58,16 @@ class JetStreamQuestions:
         if len(data) <= nats.max_payload:
             reply = await send(subject, data)
         else:
-            async with offered(nats, data, self._parts("")) as large:
+            async with offered(nats, data, self._parts_subject("")) as large:
                 reply = await send(subject, b"", headers=large.headers)
-        return await fetched(send, reply.data, reply.headers, within=self._parts(node_id))
+        return await fetched(send, reply.data, reply.headers, within=self._parts_subject(node_id))
 
-    def _parts(self, node_id: str) -> str:
-        """Below which subject parts are: of an agent's reply where those who ask may reach them."""
+    def _parts_subject(self, node_id: str) -> str:
+        """The subject below which parts are offered.
+
+        Those of an agent's reply have one of their own, which services may publish on, where accounts guard
+        subjects.
+        """
         guarded = self._connection.credentials is not None
         return f"{PARTS_PREFIX}.{node_id}" if guarded and node_id else INBOXES
 
@@ -71,8 +75,8 @@ class JetStreamQuestions:
         slots = asyncio.Semaphore(ANSWERS_AT_ONCE)
 
         async def take(request: Request) -> None:
-            """Requests come one after the other: hand each over to a task, and wait while all are busy."""
-            if not request._msg.reply.startswith((f"{INBOXES}.", f"{MAPPED}.")):  # noqa: SLF001 - it has no other way
+            """Hand the request to a task; while all are busy the next request waits."""
+            if not request._msg.reply.startswith((f"{INBOXES}.", f"{MAPPED}.")):  # noqa: SLF001 - the class shows it nowhere
                 connection = self._connection
                 await connection.dead_letter(subject, request.data, "a question whose reply is for no inbox")
                 return
@@ -85,7 +89,7 @@ class JetStreamQuestions:
         with unavailable(f"serve {subject}"):
             served = Service(self._connection.nats, ServiceConfig(name=service, version=version("hopyard")))
             self._served.append(served)
-            with suppress(Error):  # of its own flush; ours follows
+            with suppress(Error):  # its flush may fail; ours follows
                 await served.start()
             await served.add_endpoint(
                 name="ask", subject=subject, handler=take, queue_group=self._group(service)
@@ -93,13 +97,16 @@ class JetStreamQuestions:
             await self._connection.flush()
 
     def _group(self, service: str) -> str:
-        """Of a group one is asked: not a leader that was stopped, in place of its successor."""
+        """The queue group: NATS hands each question to one of its members.
+
+        Each leader has a group of its own, so that none is handed to a stopped leader in place of the next.
+        """
         fence = self._connection.fence
         return f"{service}-{fence.seq}" if fence else service
 
     async def _answer(self, request: Request, answer: Answer) -> None:
         connection, nats = self._connection, self._connection.nats
-        with suppress(Error, TimeoutError):  # gone meanwhile: whoever asked has a time limit
+        with suppress(Error, TimeoutError):  # the asker is gone, or the connection: it has a time limit
             parts = partial(nats.request, timeout=PART_TIMEOUT_S)
             try:
                 data = await fetched(parts, request.data, request.headers, within=INBOXES)
@@ -111,14 +118,14 @@ class JetStreamQuestions:
                 await request.respond(reply)
                 return
             async with (
-                offered(nats, reply, self._parts(node_asked(request.subject))) as large,
+                offered(nats, reply, self._parts_subject(node_asked(request.subject))) as large,
                 asyncio.timeout(LARGE_HELD_S),
             ):
                 await request.respond(headers=large.headers)
                 await large.taken.wait()
 
     async def stop_answering(self) -> None:
-        """Accept no more questions, and drop those in work."""
+        """Take no more questions, and cancel the answers in work."""
         if self._connection.connected():
             with suppress(Error, OSError):
                 async with asyncio.timeout(STOP_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""Samples over NATS: sent without an acknowledgement, heard from a bounded queue."""
+"""Samples over NATS: sent without an acknowledgement, received through a bounded queue."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from schemas.ids import NodeId
 from schemas.subjects import is_subject_of_sample, sample_subject
 from shared.domain.invariants import read_sample
 from shared.runtime.bus.backlog import Backlog
-from shared.runtime.bus.jetstream.connection import ANY, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import ANY_NODE, Connection, unavailable
 from shared.runtime.bus.limits import check_size
 
 
@@ -50,9 +50,13 @@ class JetStreamSamples:
                     await subscription.unsubscribe()
 
     def _node_of(self, sample: Sample) -> NodeId:
-        """Of the agent that this is, where it has an account of its own: there alone it may send."""
+        """The node on whose subject to send: an agent's account may use that of its own node alone."""
         connection = self._connection
-        return NodeId(connection.node) if connection.of_agents and connection.node != ANY else sample.node_id
+        return (
+            NodeId(connection.node)
+            if connection.is_agents and connection.node != ANY_NODE
+            else sample.node_id
+        )
 
     async def _sample(self, msg: Msg) -> Sample | None:
         try:

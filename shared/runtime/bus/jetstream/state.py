@@ -12,7 +12,7 @@ from shared.runtime.bus.contract import Conflict
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
-from shared.runtime.bus.jetstream.node_reads import value, value_of
+from shared.runtime.bus.jetstream.node_reads import asked_value, stored_value
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
 
@@ -22,10 +22,10 @@ HEADER_ROOM_BYTES = 512
 
 
 class JetStreamState:
-    """A value is the last message of its subject, so the server compares, sets and expires.
+    """A value is the last message of its subject; by headers the server compares revisions and ends values.
 
-    Deleting removes the message and leaves no marker, so that an absent key has revision 0. The client's
-    own KV class cannot renew a time to live, hence the plain headers.
+    Deleting removes the message and leaves no marker, so that an absent key has revision 0. The client's own
+    KV class is not used, since it cannot renew a time to live.
     """
 
     _connection: Connection
@@ -33,8 +33,8 @@ class JetStreamState:
     async def get(self, key: str) -> tuple[bytes, int] | None:
         check_key(key)
         with unavailable(f"get {key}"):
-            asks = self._connection.of_agents
-            found = await (value_of(self._connection, key) if asks else value(self._connection, key))
+            look_up = asked_value if self._connection.is_agents else stored_value
+            found = await look_up(self._connection, key)
         return None if found.data is None else (found.data, found.revision)
 
     async def put(
@@ -62,8 +62,10 @@ class JetStreamState:
             await self._connection.js.purge_stream(STATE_STREAM, subject=state_subject(check_key(key)))
 
     async def save(self, name: str, blob: bytes) -> None:
-        if self._of_a_node(name):
-            if len(blob) <= self._connection.nats.max_payload - HEADER_ROOM_BYTES:  # else the last one stays
+        if self._is_agents(name):
+            if (
+                len(blob) <= self._connection.nats.max_payload - HEADER_ROOM_BYTES
+            ):  # a larger one is not saved
                 await self.put(f"snapshot/{name}", blob)
             return
         with unavailable(f"save {name}"):
@@ -71,15 +73,18 @@ class JetStreamState:
                 await self._blobs().put(name, blob)
 
     async def load(self, name: str) -> bytes | None:
-        if self._of_a_node(name):
+        if self._is_agents(name):
             found = await self.get(f"snapshot/{name}")
             return None if found is None else found[0]
         with unavailable(f"load {name}"):
             async with asyncio.timeout(BLOB_TIMEOUT_S):
                 return await blobs.read(self._connection.js, name)
 
-    def _of_a_node(self, name: str) -> bool:
-        """Such an account may write values of its own, and no object: to purge one's is to purge all."""
+    def _is_agents(self, name: str) -> bool:
+        """Whether it is an agent's snapshot, which is saved as a value.
+
+        An agent may not write to the object store: who may purge its own object there may purge all.
+        """
         return self._connection.credentials is not None and name.startswith(f"{AGENT}-")
 
     def _blobs(self) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""The streams and buckets: their settings, and making sure that they exist."""
+"""The streams and buckets of the bus: how they are configured, and how they are made."""
 
 import asyncio
 from dataclasses import replace
@@ -30,32 +30,33 @@ from shared.runtime.bus.limits import DEAD_LETTERS
 from shared.runtime.damage import Damaged
 
 EXISTS_OTHERWISE = 10058
-"""JetStream's code: a stream of this name exists with another configuration"""
+"""JetStream's error code: a stream of this name exists with another configuration"""
 NOT_CLUSTERED = 10074
-"""and: more copies are wanted than there are servers"""
+"""more replicas are wanted than there are servers"""
 NO_PEERS = 10005
-"""and: more than are up, in a cluster that has so many"""
+"""more replicas are wanted than servers of the cluster are up"""
+NO_ROOM = 10047
+"""the server's disk has less room than the stream may take"""
 STATE_STREAM = f"KV_{STATE_BUCKET}"
 SNAPSHOT_STREAM = f"OBJ_{SNAPSHOT_BUCKET}"
-NO_ROOM = 10047
-"""and: the server's disk has less room than the stream may take"""
 DEAD_MAX_BYTES = 64 * 1024 * 1024
 OBSERVATIONS_MAX_BYTES = 64 * 1024 * 1024
 
 
 async def ensure(connection: Connection, timeout_s: float | None) -> None:
-    """Create or update all streams. Harmless when ten processes do it at once. Raises Unavailable.
+    """Return once all streams exist; create or update them where this account may. Raises Unavailable.
 
-    An account that may not create them waits until those on disk exist. One in memory is gone once the server
-    has started again, until it is made anew (`keep_made`); no service needs it.
+    Several processes may do it at once. An account that may not create streams waits for those on disk alone:
+    one in memory is gone after a restart of the server until it is made anew (`keep_memory_streams`), and no
+    service needs it.
     """
     try:
         async with asyncio.timeout(timeout_s):
             for config in configs(connection.settings):
                 if makes_streams(connection):
-                    await _ensure(connection, config)
+                    await _ensure_stream(connection, config)
                 elif config.storage is not StorageType.MEMORY:
-                    await _await(connection, config)
+                    await _await_stream(connection, config)
     except TimeoutError:
         raise Unavailable(f"JetStream is not ready within {timeout_s} s") from None
 
@@ -65,11 +66,11 @@ def makes_streams(connection: Connection) -> bool:
     return connection.credentials is None or connection.credentials.user == ADMISSION
 
 
-async def keep_made(connection: Connection, back: asyncio.Event) -> None:
-    """Make the streams in memory anew whenever the connection is back, and `back` set. Runs until cancelled.
+async def keep_memory_streams(connection: Connection, back: asyncio.Event) -> None:
+    """Make the streams in memory anew whenever `back` is set: the connection is back. Runs until cancelled.
 
-    Those on disk are not: where they are gone, what they held is gone, and nothing may begin as if it had
-    never been.
+    Streams on disk are not made anew: where one is gone, its facts are lost, and no service may go on as if
+    they had never been.
     """
     while True:
         await back.wait()
@@ -77,12 +78,12 @@ async def keep_made(connection: Connection, back: asyncio.Event) -> None:
         try:
             for config in configs(connection.settings):
                 if config.storage is StorageType.MEMORY:
-                    await _ensure(connection, config)
+                    await _ensure_stream(connection, config)
         except (RuntimeError, Damaged, Unavailable) as error:  # no service needs it
             connection.log.warning("a stream in memory is not made anew", reason=str(error))
 
 
-async def _await(connection: Connection, config: StreamConfig) -> None:
+async def _await_stream(connection: Connection, config: StreamConfig) -> None:
     assert config.name is not None
     log = connection.log_once_late()
     for pause in pauses():
@@ -96,7 +97,7 @@ async def _await(connection: Connection, config: StreamConfig) -> None:
         await connection.up()
 
 
-async def _ensure(connection: Connection, config: StreamConfig) -> None:
+async def _ensure_stream(connection: Connection, config: StreamConfig) -> None:
     log = connection.log.warning
     for pause in pauses():
         try:
@@ -147,22 +148,23 @@ async def _exists(connection: Connection, stream: str) -> bool:
 
 
 async def _check_room(connection: Connection, config: StreamConfig) -> None:
-    """Begin with a limit: whether it has so much room the server says of one alone."""
+    """Create the stream with a limit, then remove that: only for a limit does the server check its disk."""
     await connection.js.add_stream(replace(config, max_bytes=connection.settings.stream_max_bytes))
     await connection.js.update_stream(config)
 
 
 def configs(settings: Settings) -> list[StreamConfig]:
-    """Facts survive everything. Heartbeats live in memory, where writing them costs the disk nothing.
+    """The configuration of each stream, in the order in which they are made.
 
-    The narrower subjects of samples stand before those that an earlier version had with them.
+    Heartbeats are in memory, all else on disk. The stream of heartbeats comes before that of observations: in
+    an earlier version it had the subjects of both, and two streams may not have one subject.
     """
     return [
         _stream(
             settings,
             name=FACTS_STREAM,
             subjects=list(FACT_SUBJECTS),
-            max_bytes=-1,  # it is trimmed by what is archived and needed no more, of which no limit knows
+            max_bytes=-1,  # the monitor trims it, once facts are archived and needed no more
             duplicate_window=settings.duplicate_window_real_s,
         ),
         _stream(
@@ -192,7 +194,7 @@ def configs(settings: Settings) -> list[StreamConfig]:
             subjects=[f"{STATE_SUBJECT}.>"],
             max_msgs_per_subject=1,
             discard=DiscardPolicy.NEW,
-            allow_rollup_hdrs=False,  # by such a header whoever may write one value deletes all others
+            allow_rollup_hdrs=False,  # with that header, who may write one value could delete all others
             allow_msg_ttl=True,
         ),
         _stream(

@@ -1,4 +1,4 @@
-"""Whole streams, for the service that archives them: how far they reach, and their messages."""
+"""Streams as the monitor sees them, which archives and trims them (`Streams` of the contract)."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -40,7 +40,7 @@ class JetStreamStreams:
         return found
 
     async def _messages(self, stream: str, after: int) -> AsyncGenerator[Msg, None]:
-        """From the first above `after`. A consumer of the client's own, which begins anew at a gap."""
+        """The messages above `after`, by the client's own consumer, which begins anew at a gap."""
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=after + 1, ack_policy=AckPolicy.NONE
         )

@@ -12,10 +12,11 @@ from nats.errors import Error
 from schemas.base import Message, Question
 from schemas.questions import MONITOR, Refused, ShowStatus
 from schemas.settings import Settings
-from schemas.subjects import FACTS_STREAM
+from schemas.subjects import ALL_FACTS, FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.connection import dated
+from shared.runtime.bus.jetstream.consumer import Consumer, Lost
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
 from tests.shared.runtime.bus.bus_build import cancelled, until
@@ -48,6 +49,18 @@ def test_an_answer_that_says_what_is_wrong_has_no_date() -> None:
     """One of several servers answers so while they have no leader: a service ended by it."""
     with pytest.raises(Error, match=r"no time in .*no leader"):
         dated(b'{"error":{"code":503,"description":"no leader"}}')
+
+
+async def test_a_consumer_that_opens_as_the_connection_is_closed_is_lost(live: JetStreamNet) -> None:
+    """To close it raised AttributeError, in place of what the reader waits for."""
+    bus = await live.client()
+    await bus.close()
+    consumer = Consumer(bus._connection)
+    try:
+        with pytest.raises(Lost):
+            await consumer.open(0, [ALL_FACTS])
+    finally:
+        await consumer.close()
 
 
 async def test_no_server_is_unavailable_after_the_time_limit() -> None:

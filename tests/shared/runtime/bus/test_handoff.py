@@ -98,6 +98,15 @@ async def test_what_the_stream_does_not_take_is_left_to_the_next_leader_in_order
     assert await left(state) == [A, B]
 
 
+async def test_a_leader_finds_what_it_cannot_read_and_is_deposed(state: Deaf) -> None:
+    """It tried again for ever, and its users waited."""
+    async with leader(state) as handoff, asyncio.timeout(60.0):
+        await handoff.take_over()
+        await state.put(KEY, b"\xc1")
+        with pytest.raises(Fenced):
+            await handoff.store_or_keep([A], never())
+
+
 async def test_it_is_cleared_once_all_is_in_the_stream(state: Deaf) -> None:
     first, second = asyncio.Event(), asyncio.Event()
     async with leader(state) as handoff:
