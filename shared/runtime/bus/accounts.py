@@ -1,7 +1,7 @@
-"""What each user of a NATS server may do: the subjects it publishes on, and those it hears. Pure.
+"""What each user of a NATS server may do: the subjects on which it may publish, and may subscribe. Pure.
 
-Who published a fact is seen by its subject, which the server guards; a reader takes no fact from another's
-subject. Services may read all: facts hold no secrets of the stack.
+A fact's subject shows who published it: the server lets nobody else publish there, and a reader takes no fact
+from another's subject. Services may read all facts: these hold no secrets of the stack.
 
     service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot;
                  the monitor also drops from streams what it has archived
@@ -9,10 +9,10 @@ subject. Services may read all: facts hold no secrets of the stack.
     agents       of any node: for machines that are not known beforehand
     operator     questions of commands, whole streams for a backup; no fact
 
-Services and commands share an account of NATS, in which the streams are. The agent of each node has one of
-its own, and imports what is its node's. A server puts its acknowledgements and its replies on whatever
-subject a message names, and asks no permission for it; but it does so in the account the message came from,
-and from an agent's nothing leads further than what the agent may publish itself.
+Services and commands share an account of NATS, which has the streams. The agent of each node has an account
+of its own, which imports the subjects of its node. A NATS server publishes acknowledgements and replies on
+whatever subject a message names, without a check of permissions. But it does so in the account that the
+message came from, and from an agent's account no message reaches more than what the agent may publish anyway.
 """
 
 from base64 import urlsafe_b64encode
@@ -68,7 +68,7 @@ _FROM_AGENTS = (
     f"{READ_PREFIX}.*.*",
     f"{DEAD_PREFIX}.{AGENT}",
 )
-"""what their accounts may import, each its own part"""
+"""subjects that agents' accounts may import, each those of its node"""
 _READING = (
     "$JS.API.STREAM.INFO.*",
     f"$JS.API.CONSUMER.CREATE.{FACTS_STREAM}.>",
@@ -117,7 +117,7 @@ def inbox_of(user: str) -> str:
 
 
 def of_service(name: str, facts: Iterable[type[Event]]) -> Permissions:
-    """`facts`: those that are its own to tell."""
+    """The permissions of a service; `facts`: the types that it publishes."""
     snapshot = urlsafe_b64encode(name.encode()).decode()
     more = {
         ADMISSION: (

@@ -1,4 +1,4 @@
-"""From a question's bytes to its reply's bytes, and from these to the reply: the same on every bus."""
+"""Decodes questions and encodes their replies, and decodes replies: the same on every bus that encodes."""
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,7 +22,7 @@ async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: Filterin
         log.info("question not answered", reason=str(error))
         return _refused(str(error), counts, passing=True)
     except Exception as error:
-        # Whoever asks must hear of it, and the next question is another one.
+        # The asker has to learn of it; the service goes on, since its next question may be answered.
         log.exception("answer failed")
         return _refused(f"{type(error).__name__}: {error}", counts)
     counts.questions_answered += 1
@@ -30,7 +30,7 @@ async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: Filterin
 
 
 def reply_of(question: Question, data: bytes) -> Message:
-    """Raises Malformed, and Unavailable where who was asked could not answer at the moment."""
+    """The decoded reply. Raises Malformed, and Unavailable where the other side cannot answer now."""
     reply = decode_reply(question, data)
     if isinstance(reply, Refused) and reply.passing:
         raise Unavailable(reply.reason)

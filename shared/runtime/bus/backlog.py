@@ -1,4 +1,4 @@
-"""A bounded queue of items that may be lost: when it is full, the oldest goes."""
+"""A bounded queue of items that may be lost: when it is full, it drops the oldest for a new one."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ class Backlog(Generic[T]):
         self._ended = False
 
     def put(self, item: T) -> bool:
-        """Add an item; true if the oldest had to go for it."""
+        """Add an item; true if the oldest was dropped for it."""
         full = len(self._items) == self._limit
         self._items.append(item)
         self._ready.set()

@@ -1,7 +1,7 @@
-"""The bus as a service sees it: four small ports, each with a JetStream and an in-memory implementation.
+"""The bus as a service sees it: the ports for facts, samples, questions, state and whole streams.
 
-Nothing here acts. `shared.runtime.bus.jetstream` and `shared.runtime.bus.memory` implement it; one contract
-suite holds both.
+`shared.runtime.bus.jetstream` and `shared.runtime.bus.memory` implement it, and the same tests run over both;
+the conductor of a simulation has its own (`shared.runtime.conductor.ports`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -21,9 +21,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Batch(list[Record]):
-    """Facts of a stretch of the stream that ends at `last`; what cannot be read there is left out.
+    """The facts on a reader's subjects up to the sequence `last`, without those that cannot be read.
 
-    `lacking`: sequences that the stream ought to have there and has lost, where the reader can tell.
+    `lacking`: sequences that the stream has lost, as far as the reader can tell.
     """
 
     def __init__(self, records: Iterable[Record], last: int, lacking: Sequence[range] = ()) -> None:
@@ -62,16 +62,15 @@ class Facts(Protocol):
     def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         """Facts with a sequence above `after`, in stream order, in batches, as they come, without end.
 
-        What the stream has dropped comes from the archive, where one is kept.
-        A batch is empty where nothing of its stretch can be read. Survives reconnects without a gap; in
-        rare cases a batch comes twice, so skip what is not above the last sequence. A malformed or an
-        impossible message goes to the dead letters. Raises Unavailable once the bus is closed, and Damaged
-        where the archive is, unless facts may lack.
+        What the stream has dropped comes from the archive, where one is kept. A batch may be empty. Reading
+        goes on after a reconnect without a gap, but a batch may come twice: skip facts that are not above the
+        last sequence. A malformed or an impossible message goes to the dead letters. Raises Unavailable once
+        the bus is closed, and Damaged where the archive has lost facts, unless `allow_lost_facts` is set.
         """
         ...
 
     async def fetch(self, seqs: Sequence[int]) -> list[Record]:
-        """The facts of these sequences, in their order, but those that are gone or cannot be read.
+        """The facts of these sequences, in their order, without those that are gone or cannot be read.
 
         Raises Unavailable.
         """
@@ -82,7 +81,7 @@ class Facts(Protocol):
         ...
 
     def why_not_stored(self) -> str:
-        """Why facts are not stored at the moment, as far as this client knows; empty if they are."""
+        """Why the bus stores nothing at the moment, as far as this client knows; empty: it does."""
         ...
 
     async def dropped(self) -> int:
@@ -98,7 +97,7 @@ class Samples(Protocol):
     """Measurements: many and lossy."""
 
     async def send(self, sample: Sample) -> None:
-        """Emit; lost silently when the bus is gone."""
+        """Send a sample, which is lost without an error where the bus is gone."""
         ...
 
     def listen(self, kinds: Sequence[type[Sample]]) -> AsyncIterator[Sample]:
@@ -113,20 +112,23 @@ class Questions(Protocol):
     """Request and reply."""
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
-        """The reply. Raises Unavailable when none came within `timeout_s` real seconds, or could be given."""
+        """The reply. Raises Unavailable where none comes within `timeout_s` real seconds, or can be given.
+
+        Raises Malformed for a reply that cannot be read.
+        """
         ...
 
     async def serve(self, service: str, subject: str, answer: Answer) -> None:
-        """Answer questions on a subject, many at once, until the bus closes. Returns once they can come.
+        """Answer the questions on a subject, many at once, until the bus closes. Returns once they can come.
 
-        An `answer` that raises is logged and replied to as `Refused`; one that raises Unavailable gives none.
-        Of several that serve a subject, one gets the question.
+        Where `answer` raises, the error is logged and the asker gets `Refused`; where it raises Unavailable,
+        `ask` raises it too. Of several processes that serve a subject, one gets each question.
         """
         ...
 
 
 class State(Protocol):
-    """Small named values with revisions: cursors, leases; and blobs: snapshots."""
+    """Small named values with revisions (cursors, leases), and blobs (snapshots)."""
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
         """Value and revision, or None. Raises Unavailable."""
@@ -135,13 +137,12 @@ class State(Protocol):
     async def put(
         self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
     ) -> int:
-        """Write; the new revision.
+        """Write a value; returns its new revision.
 
-        `expected` 0: only if the key is absent; n: only at that revision; else raises Conflict. Revisions
-        grow with every write of any key, so a later holder of a key has a larger one. `ttl_s` (real
-        seconds; a server makes it at least 1): the value goes away that long after this write, so a
-        lease is renewed by writing it again, at its revision, with its `ttl_s`. Raises Unavailable;
-        the write may have happened all the same.
+        `expected`: 0 writes only if the key is absent, n only at that revision; raises Conflict otherwise. A
+        revision is larger than that of every earlier write of any key. `ttl_s`: the value is removed so many
+        real seconds after this write (a server takes at least 1); a lease is renewed by writing it again.
+        Raises Unavailable; the value may be written all the same.
         """
         ...
 
@@ -157,7 +158,7 @@ class State(Protocol):
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A message as a stream holds it, whether it can be read or not."""
+    """A message as a stream holds it, not decoded."""
 
     seq: int
     at: float
@@ -184,9 +185,9 @@ class Streams(Protocol):
         ...
 
     async def stored(self, stream: str, after: int, upto: int, bytes_max: int) -> list[Stored]:
-        """Messages above `after` up to `upto`, in order, and no more once they are of `bytes_max`.
+        """The messages above `after` and up to `upto`, in order, until they have `bytes_max` together.
 
-        What the stream has lost is left out. Raises Unavailable.
+        Those that the stream has lost are left out. Raises Unavailable.
         """
         ...
 
@@ -195,12 +196,12 @@ class Streams(Protocol):
         ...
 
     async def led_last(self, service: str) -> int:
-        """Sequence of the fact by which a service's leader leads; 0: none has. Raises Unavailable."""
+        """Sequence of the fact by which a service's newest leader leads; 0: none has. Raises Unavailable."""
         ...
 
 
 class Bus(Facts, Samples, Questions, State, Protocol):
-    """All four ports, and the connection behind them."""
+    """The ports of every service, and the connection behind them."""
 
     @property
     def counts(self) -> Counts: ...

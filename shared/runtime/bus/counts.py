@@ -13,16 +13,16 @@ class Counts(msgspec.Struct):
     facts_unknown: int = 0
     """skipped, since only a later version knows their type"""
     facts_forgotten: int = 0
-    """fell out of the stream's limits before this reader came to them"""
+    """dropped by the stream and in no archive, before this reader came to them"""
     facts_lost: int = 0
-    """missing between others that are there: the stream is damaged"""
+    """missing in a damaged stream or archive"""
     readers_restarted: int = 0
     malformed: int = 0
     """messages put to the dead letters"""
     samples_sent: int = 0
     samples_received: int = 0
     samples_lost: int = 0
-    """not sent because the bus was gone, or not heard because the listener was slow"""
+    """not sent because the bus was gone, or dropped because the listener was slow"""
     questions_asked: int = 0
     questions_unanswered: int = 0
     questions_answered: int = 0

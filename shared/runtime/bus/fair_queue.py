@@ -1,4 +1,4 @@
-"""A queue of requests by sender, served in turns: a sender of many delays only its own. Pure."""
+"""A queue of requests that serves senders in turn: one that sends many delays none but its own. Pure."""
 
 from collections import Counter, OrderedDict, deque
 from typing import Generic, TypeVar

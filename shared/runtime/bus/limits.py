@@ -1,4 +1,4 @@
-"""Limits and rules that every kind of bus holds alike."""
+"""Limits and rules that the buses have in common."""
 
 import re
 
@@ -7,16 +7,16 @@ MAX_PAYLOAD_BYTES = 1_048_576
 QUESTION_MAX_BYTES = 64 * 1_048_576
 """of a question or a reply, which may travel in parts"""
 READ_BATCH = 500
-"""facts handed to a reader at once"""
+"""facts in a batch, at most"""
 READ_AGAIN = 10_000
-"""facts that a process keeps decoded for its other readers"""
+"""decoded facts that a process keeps, for readers that come to them later"""
 ANSWERS_AT_ONCE = 256
 """questions that one server of a subject works on at the same time"""
 DEAD_LETTERS = 1_000
 """dead letters kept"""
 REASON_CHARS = 300
 TTL_MIN_S = 1.0
-"""shortest life that the server gives a value that goes away by itself"""
+"""shortest time to live that the server gives a value"""
 
 _ID_HEADER_BYTES = len("NATS/1.0\r\nNats-Msg-Id: \r\n\r\n")
 _KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")

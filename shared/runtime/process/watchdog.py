@@ -34,7 +34,7 @@ async def watch(
     while not shell.stalled():
         asleep_s = await _pause(limit_s / LOOKS)
         if not shell.leads() or asleep_s > limit_s / 2 or not await _read(shell, bus, facts):
-            shell.progress.excuse()
+            shell.progress.restart_limits()
     log.error("alive but idle", service=reporter.report.name, reason=shell.stalled())
     candidate.give_up()
     await reporter.stall(shell.stalled())

@@ -1,7 +1,7 @@
-"""An instance that does not lead: it replays what the leader has handled until it leads itself.
+"""Keeps an instance that does not lead up to date: it replays the facts that the leader has handled.
 
-So its core is what that of the leader would be after a restart, at every moment: taking over is a restart
-without the replay. Facts beyond the leader's cursor wait, since what follows from them may not be out yet.
+So its core is at every moment as the leader's would be after a restart, and to take over is a restart without
+a replay. It holds facts beyond the leader's cursor back: their effects may not be out yet.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ AHEAD_MAX = 50_000
 
 
 class Follower:
-    """Facts as they come, handed on as far as the cursor of the leader has moved."""
+    """Reads facts, and replays them as far as the leader's cursor has moved."""
 
     def __init__(self, facts: AsyncIterator[Batch], replay: Callable[[Record], None]) -> None:
         self._facts = facts
@@ -29,7 +29,7 @@ class Follower:
     async def until(
         self, leads: Callable[[], Awaitable[bool]], cursor: Callable[[], Awaitable[int]], step_s: float
     ) -> None:
-        """Return once `leads` says so; it is asked, and the cursor looked up, every `step_s` real seconds."""
+        """Return once `leads` returns true; it and `cursor` are called every `step_s` real seconds."""
         due = 0.0
         while True:
             if time.monotonic() >= due:
@@ -46,7 +46,7 @@ class Follower:
             await self._take(None)
 
     def acknowledged(self, cursor: int) -> None:
-        """What followed from the facts up to `cursor` is out."""
+        """Replay up to the leader's cursor: the effects of these facts are out."""
         while self._ahead and self._ahead[0].seq <= cursor:
             self._replay(self._ahead.popleft())
 

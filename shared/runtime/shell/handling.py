@@ -13,7 +13,7 @@ from shared.runtime.shell.quarantine import FatalFact
 from shared.runtime.shell.snapshots import packed, unpacked
 
 TIMER_SLACK_S = 1e-4
-"""a timer counts as due this much early: coarser than the clock's resolution, finer than anything meant"""
+"""a timer counts as due this much earlier: more than the clock's resolution, less than any interval in use"""
 
 
 class ShellCounts(msgspec.Struct):
@@ -33,8 +33,8 @@ class ShellCounts(msgspec.Struct):
 class Handling:
     """Hands messages to a core, each fact once, and remembers how far it has come.
 
-    `remembered_ids`: facts that are known again when they are published twice. `once`: the stream itself
-    holds each fact once, in its order, and drops what is published again.
+    `remembered_ids`: how many ids of facts it remembers, to know a fact that comes again. `once`: nothing is
+    remembered, since the stream delivers each fact once and drops what is published again.
     """
 
     def __init__(self, service: Service, remembered_ids: int, *, once: bool = False) -> None:
@@ -46,7 +46,7 @@ class Handling:
         self._name = service.name
         self._known = RecentIds(remembered_ids)
         self._published = RecentIds(remembered_ids)
-        self._notes_seq = hasattr(service.core.state, "seq")
+        self._state_has_seq = hasattr(service.core.state, "seq")
         self.due: float | None = None
         """when the core wants to be woken, as of the last turn"""
         self.passed_over: Collection[int] = frozenset()
@@ -71,7 +71,7 @@ class Handling:
         self._fact(record, record.event.at)
 
     def fresh(self, effects: Sequence[Effect]) -> list[Event]:
-        """The facts to publish that were neither read nor published before, in their order; now they were."""
+        """The facts to publish that were neither read nor published before; now they count as published."""
         facts = [effect.event for effect in effects if type(effect) is Publish]
         return facts if self._once else [fact for fact in facts if self._is_fresh(fact.event_id)]
 
@@ -101,7 +101,7 @@ class Handling:
             self.counts.repeated += 1
             return ()
         self.counts.facts += 1
-        if self._notes_seq:
+        if self._state_has_seq:
             self.core.state.seq = record.seq
         if record.seq in self.passed_over:
             return ()

@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Mailbox:
-    """A queue that bounds what comes from the stream and takes at once what comes from inside.
+    """A queue in which facts and samples wait for room (`offer`), and all else does not (`put`).
 
-    Answers to work, questions and timers must never wait behind a full queue: what is performing the
-    core's effects would wait for itself.
+    Answers to work, and questions, must not wait for room: the shell may wait for them while it performs the
+    core's effects, and nobody else makes room.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,16 +30,16 @@ class Mailbox:
         await self._room.wait()
         self.put(item)
 
-    def ring(self) -> None:
-        """Let `something` return although the mailbox is empty."""
+    def wake(self) -> None:
+        """Let `wait` return although the mailbox may be empty: a timer is due."""
         self._ready.set()
 
-    async def something(self) -> None:
-        """Wait for a message, or until `ring` is called."""
+    async def wait(self) -> None:
+        """Return once there is a message, or `wake` was called."""
         await self._ready.wait()
 
     def take(self, at_most: int) -> list[Any]:
-        """All messages, oldest first."""
+        """Up to so many messages, the oldest first."""
         batch = [self._items.popleft() for _ in range(min(at_most, len(self._items)))]
         if not self._items:
             self._ready.clear()

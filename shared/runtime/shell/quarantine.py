@@ -1,7 +1,8 @@
-"""Quarantine of facts that a service cannot handle: it fails on one twice, and then skips it.
+"""Quarantine of facts that a service cannot handle: after a second failure on a fact it passes over that.
 
-Ended by an exception, a core is in no known state; the next life has it from a replay. A service that has
-published a fact and does not know of it would tell things anew, so its own facts it never passes over.
+A core in which an exception was raised is in no known state, so its life ends, and the next restores the
+state by a replay. A service never passes over a fact that it published itself: it would not know of it, and
+publish the like again.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,7 @@ async def quarantine_of(state: State, service: str) -> Quarantine:
     return (await _stored(state, service))[0]
 
 
-async def note(state: State, service: str, fatal: FatalFact, own: tuple[type[Event], ...]) -> None:
+async def record_death(state: State, service: str, fatal: FatalFact, own: tuple[type[Event], ...]) -> None:
     """Record that the service failed on the fact."""
     event, seq = fatal.record.event, fatal.record.seq
     death = Death(
@@ -47,7 +48,7 @@ async def note(state: State, service: str, fatal: FatalFact, own: tuple[type[Eve
 
 
 async def release(state: State, service: str, seq: int) -> bool:
-    """Have the next life of the service handle the fact in its place; false: it is in no quarantine.
+    """Have the next life handle the fact in its order; false: the fact is in no quarantine.
 
     Raises Unavailable.
     """

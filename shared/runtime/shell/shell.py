@@ -1,8 +1,9 @@
-"""The one shell around every core: it receives, calls, publishes, and only then moves its cursor.
+"""The shell around every core: it receives messages, calls the core, publishes, and then moves its cursor.
 
-Recovery is a replay: the last snapshot, then every fact up to the cursor with the effects dropped (they
-were out before the cursor moved), then `resume`, then the present. Between the cursor and a crash effects may
-go out twice; facts carry ids that derive from their cause, so publishing them again changes nothing.
+Recovery is a replay. The shell loads the last snapshot, then hands the core every fact up to the cursor and
+drops the effects, which were out before the cursor moved; then it calls `resume`, and goes on with new facts.
+Effects of facts between the cursor and a crash may go out twice; the id of a fact derives from its cause, so
+publishing it again changes nothing.
 """
 
 import asyncio
@@ -29,23 +30,23 @@ from shared.runtime.shell.follower import Follower
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
-from shared.runtime.shell.quarantine import FatalFact, forget_released, note, quarantine_of
+from shared.runtime.shell.quarantine import FatalFact, forget_released, quarantine_of, record_death
 from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
 BATCH = 256
-"""messages handled between two rounds of publishing"""
+"""messages handled before their effects go out"""
 MAILBOX_LIMIT = 2_000
 CURSOR_EVERY_REAL_S = 0.25
 CURSOR_LIMIT_REAL_S = 2.0
 CURSOR_AGAIN_REAL_S = 5.0
-"""pause after a cursor could not be moved; questions are answered meanwhile"""
-NOTE_LIMIT_REAL_S = 5.0
+"""pause after the cursor could not be moved, since each attempt keeps the core from its messages"""
+RECORD_LIMIT_REAL_S = 5.0
 RECOVERY_LIMIT_REAL_S = 120.0
 """after this long a recovery fails, and says what was missing"""
 RECOVERY_ATTEMPTS = 100
 DIGITS_MAX = 20
-"""longest sequence number that is accepted"""
+"""of a stored cursor; a longer one is not read"""
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Shell:
         turns: Turns = AT_ONCE,
         candidate: Candidate | None = None,
     ) -> None:
-        """`candidate`: where other instances of the service may lead; None: there is no other."""
+        """`candidate`: stands for election among the instances of the service; None: there is no other."""
         self._service = service
         self._core = service.core
         self._handling = Handling(service, settings.remembered_ids)
@@ -77,19 +78,19 @@ class Shell:
         self._snapshot_seq = 0
         self._cursor = 0
         self._cursor_at = 0.0
-        """when it was last tried to be moved"""
+        """cluster time of the last attempt to move it"""
         self._cursor_moved = True
-        """whether that succeeded"""
+        """whether that attempt succeeded"""
         self._read_to = 0
-        """of the stream: the service's own facts up to there are in the mailbox, or were handled"""
+        """sequence up to which the service's facts are in the mailbox, or were handled"""
         self._newest_read = 0
-        """sequence of the last of them"""
+        """sequence of the last fact that is or was in the mailbox"""
         self.progress = Progress(settings.stuck_after_real_s)
         self._ready = False
         self._follows = False
         self._candidate = candidate
         self.when_ending: Callable[[], None] = lambda: None
-        """called once it works no more, and has only to end its tasks"""
+        """called once it handles no more messages, and has only to end its tasks"""
         self._group: asyncio.TaskGroup
         self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
 
@@ -98,17 +99,17 @@ class Shell:
         return self._handling.counts
 
     def ready(self) -> bool:
-        """Whether the bus is there, and the replay over: as far as it goes, while another instance leads."""
+        """Whether the bus is there, it is not stuck, and the replay is over or it follows a leader."""
         follows = self._candidate is not None and self._candidate.follows and self._follows
         return (self._ready or follows) and self._bus.connected() and not self.stalled()
 
     def stalled(self) -> str:
-        """What it owes for too long; empty: nothing."""
+        """Work that has been outstanding for too long, in words; empty: none has."""
         return self.progress.stalled()
 
     @property
     def seq(self) -> int:
-        """How far it has come in the stream: of the facts up to there it has handled all that concern it."""
+        """Sequence up to which it has handled all facts that concern the service."""
         handled = self._handling.seq
         return handled if handled < self._newest_read else max(handled, self._read_to)
 
@@ -126,11 +127,11 @@ class Shell:
                     if self._candidate is not None:
                         facts = await self._follow(facts, self._candidate)
                     await self._begin(facts)
-                    await self._live()
+                    await self._handle_messages()
                 finally:
                     self.when_ending()
         except* FatalFact as deaths:
-            await self._note(deaths)
+            await self._record_death(deaths)
             raise
         finally:
             self._ready = self._follows = False
@@ -153,28 +154,28 @@ class Shell:
             "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
         )
 
-    async def _note(self, deaths: BaseExceptionGroup[FatalFact]) -> None:
+    async def _record_death(self, deaths: BaseExceptionGroup[FatalFact]) -> None:
         """Record the fact on which the service failed, if the bus is reachable."""
         fatal = next(one for one in _leaves(deaths) if isinstance(one, FatalFact))
         with contextlib.suppress(OSError):
-            async with asyncio.timeout(NOTE_LIMIT_REAL_S):
-                await note(self._bus, self._service.name, fatal, self._service.own_facts)
+            async with asyncio.timeout(RECORD_LIMIT_REAL_S):
+                await record_death(self._bus, self._service.name, fatal, self._service.own_facts)
 
     # ---- recovery
 
     async def _recover(self) -> AsyncIterator[Batch]:
-        """Bring the core to the cursor; the facts beyond it."""
+        """Bring the core to the cursor; returns the facts beyond it."""
         began = time.perf_counter()
-        self._cursor = await self._patiently(self._stored_cursor)
-        known = await self._patiently(lambda: quarantine_of(self._bus, self._service.name))
+        self._cursor = await self._until_available(self._stored_cursor)
+        known = await self._until_available(lambda: quarantine_of(self._bus, self._service.name))
         self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
         if known.released:
             log.info(
                 "replaying for facts that were released", service=self._service.name, seqs=known.released
             )
         else:
-            await self._patiently(self._load_snapshot)
-        stored = self._whole(self._bus.read(self._handling.seq, self._service.facts))
+            await self._until_available(self._load_snapshot)
+        stored = self._without_loss(self._bus.read(self._handling.seq, self._service.facts))
         facts = stored
         self._read_to = self._handling.seq
         while self._read_to < self._cursor:
@@ -193,8 +194,8 @@ class Shell:
         self.counts.replay_s = time.perf_counter() - began
         return facts
 
-    async def _patiently(self, look: Callable[[], Awaitable[T]]) -> T:
-        """What it finds, though the bus be away for a while, or elect a leader. Raises Unavailable."""
+    async def _until_available(self, look: Callable[[], Awaitable[T]]) -> T:
+        """What `look` returns, called again while the bus is away or elects a leader. Raises Unavailable."""
         began = time.monotonic()
         for pause in itertools.islice(pauses(), RECOVERY_ATTEMPTS):
             try:
@@ -206,18 +207,19 @@ class Shell:
             await asyncio.sleep(pause)
         return await look()
 
-    async def _whole(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
-        """The batches. Raises Damaged where the stream lacks facts, unless it may."""
+    async def _without_loss(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
+        """The batches. Raises Damaged where the stream has lost facts, unless `allow_lost_facts` is set."""
         async for batch in batches:
             if batch.lacking and not self._settings.allow_lost_facts:
                 raise Damaged(f"{FACTS_STREAM} at NATS has lost facts {ranges_text(batch.lacking)}. {REMEDY}")
             yield batch
 
     async def _stored_cursor(self) -> int:
-        """Where the last life left it; none where it cannot be read.
+        """The cursor that the last life stored; 0 where there is none that can be read.
 
-        Then what followed from the facts since the snapshot goes out again, which by its ids changes nothing.
-        A place beyond the end is of a stream that has lost its last facts: all that are there were handled.
+        From 0 the effects of all facts since the snapshot go out again, which by their ids changes nothing.
+        Where the cursor is beyond the end, the stream has lost its last facts: all that are there were
+        handled.
         """
         stored = await self._bus.get(f"cursor/{self._service.name}")
         if stored is None:
@@ -234,40 +236,44 @@ class Shell:
         return taken
 
     async def _follow(self, facts: AsyncIterator[Batch], candidate: Candidate) -> AsyncIterator[Batch]:
-        """Keep up with whoever leads until it is us; the facts that are still to be handled.
+        """Follow the leader until this instance leads; returns the facts that are still to be handled.
 
-        A leader knows all facts before the one by which it began: behind that one nobody else's stand.
+        It reads to its own `ServiceLed` first: behind that the stream has no fact of an earlier leader.
         """
         following = Follower(facts, self._handling.replay)
         kept: deque[Sample] = deque(maxlen=self._service.samples_kept)
-        hearing = self._group.create_task(self._hear(kept)) if self._service.samples_kept else None
+        collecting = (
+            self._group.create_task(self._collect_samples(kept)) if self._service.samples_kept else None
+        )
         try:
             self._follows = True
             await following.until(candidate.stand, self._acknowledged, candidate.step_s)
             self._group.create_task(candidate.hold())
             self._group.create_task(candidate.renew_lead())
-            # Of several servers one that was just made to lead is not known to all at once.
-            await following.read_to(await self._patiently(lambda: self._bus.newest(self._service.facts)))
-            following.acknowledged(await self._patiently(self._acknowledged))
+            # In a cluster of NATS servers the newest fact may not be known while a leader is elected.
+            await following.read_to(
+                await self._until_available(lambda: self._bus.newest(self._service.facts))
+            )
+            following.acknowledged(await self._until_available(self._acknowledged))
         except BaseException:
             following.end()
             raise
         finally:
-            if hearing is not None:
-                hearing.cancel()
+            if collecting is not None:
+                collecting.cancel()
         ahead, coming = following.rest()
         for item in (*ahead, *kept):
             self._mailbox.put(item)
         self._note_read(ahead)
         return coming
 
-    async def _hear(self, kept: deque[Sample]) -> None:
+    async def _collect_samples(self, kept: deque[Sample]) -> None:
         """Collect samples for an instance that does not lead, until cancelled."""
         async for sample in self._bus.listen(self._service.samples):
             kept.append(sample)
 
     async def _acknowledged(self) -> int:
-        """How far the leader has come, and by what facts it has not."""
+        """The leader's cursor; also reads which facts the leader has passed over."""
         known = await quarantine_of(self._bus, self._service.name)
         self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
         self._cursor = max(self._cursor, await self._stored_cursor())
@@ -294,10 +300,11 @@ class Shell:
 
     # ---- life
 
-    async def _live(self) -> None:
+    async def _handle_messages(self) -> None:
+        """Take messages, handle them, let their effects out, move the cursor; without end."""
         while True:
             timer = self._set_timer()
-            await self._mailbox.something()
+            await self._mailbox.wait()
             await self._turns.mine()
             if timer is not None:
                 timer.cancel()
@@ -311,7 +318,7 @@ class Shell:
             if not self._service.progress_messages:
                 self.progress.worked()
             elif judged := [one for one in batch if isinstance(one, self._service.progress_messages)]:
-                self.progress.note(judged[-1].tag())
+                self.progress.record_activity(judged[-1].tag())
             await self._move_cursor()
 
     def _set_timer(self) -> asyncio.TimerHandle | None:
@@ -323,7 +330,7 @@ class Shell:
         if due is None:
             return None
         real_s = max(due - self._clock.now(), 0.0) / self._clock.cluster_s(1.0)
-        return asyncio.get_running_loop().call_later(real_s, self._mailbox.ring)
+        return asyncio.get_running_loop().call_later(real_s, self._mailbox.wake)
 
     # ---- effects
 
@@ -332,7 +339,7 @@ class Shell:
         if facts:
             await self._bus.publish(facts)
             self.counts.published += len(facts)
-            self.progress.note(facts[-1].tag())
+            self.progress.record_activity(facts[-1].tag())
             await self._turns.settled()
         for effect in effects:
             match effect:
@@ -385,7 +392,7 @@ class Shell:
         raise RuntimeError("the stream of facts ended")
 
     def _note_read(self, batch: Batch) -> None:
-        """Note how far the stream was read: most facts do not concern the service and are skipped."""
+        """Note how far the stream is read, also past facts that do not concern the service."""
         self._newest_read = max((one.seq for one in batch), default=self._newest_read)
         self._read_to = batch.last
 
@@ -394,7 +401,7 @@ class Shell:
             await self._mailbox.offer(sample)
 
     async def _move_cursor(self) -> None:
-        """Acknowledge what was handled, a few times a second, and now and then take a snapshot."""
+        """Store how far facts are handled, a few times a second, and after many facts a snapshot before."""
         now = self._clock.now()
         if self._handling.seq == self._cursor or now < self._cursor_due(now) - TIMER_SLACK_S:
             return
@@ -413,7 +420,7 @@ class Shell:
             self._cursor, self._cursor_moved = seq, True
 
     def _cursor_due(self, now: float) -> float:
-        """When to move the cursor next; a clock that was ahead and is corrected does not delay it."""
+        """Cluster time of the cursor's next move; a clock that is set back does not delay it for long."""
         latest = now + self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
         self._cursor_at = min(self._cursor_at, latest)
         return self._cursor_at + self._clock.cluster_s(CURSOR_EVERY_REAL_S)

@@ -55,9 +55,10 @@ def seq_in(blob: bytes) -> int:
 
 
 def _shape(kind: type) -> str:
-    """A field that was renamed would else be read as absent, and its default taken for the truth.
+    """A digest of a state's type, by which a snapshot of other fields is known.
 
-    Found once by kind: to describe a state takes longer than to pack a small one.
+    Without it a field that was renamed would be read as absent, and get its default. It is kept by type,
+    since to describe a state takes longer than to pack a small one.
     """
     if kind not in _SHAPES:
         described = _ADDRESS.sub("", repr(msgspec.inspect.type_info(kind)))

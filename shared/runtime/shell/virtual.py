@@ -1,8 +1,8 @@
 """Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it.
 
 The clock starts at 0 and stands still while code runs, so a run depends on nothing but its inputs.
-Threads and processes have no place here: the loop would jump past them. Before the clock jumps, whoever
-waits for his turn gets it, one at a time (see `shared.runtime.shell.turns`).
+Threads and processes cannot be used: the loop would jump past them. Before the clock jumps, each service that
+waits for its turn gets it, one at a time (`shared.runtime.shell.turns`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Deadlock(RuntimeError):
 
 
 class _NeverWaitingSelector(selectors.DefaultSelector):
-    """A selector that never waits: it has the loop go on instead. Nothing outside the loop can be ready."""
+    """A selector that calls `go_on` where it would wait: nothing outside the loop can become ready."""
 
     def __init__(self, go_on: Callable[[], None]) -> None:
         super().__init__()
@@ -85,6 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return waiting
 
     def _go_on(self) -> None:
+        """Grant the next turn, else move the clock to the next timer. Raises Deadlock."""
         if self._scheduled and self._scheduled[0].when() < self._virtual_now + RESOLUTION_S:
             return  # asyncio rings it next
         while self._waiting:

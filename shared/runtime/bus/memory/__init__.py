@@ -1,7 +1,7 @@
 """The bus inside one process: for simulation, tests and debugging.
 
-It keeps what the real one keeps: messages are encoded and decoded, order is the order of storing,
-limits hold. It has no threads and reads no wall clock, so under the virtual loop a run repeats exactly.
+As on JetStream, messages are encoded and decoded, facts come in the order in which they were stored, and the
+limits of sizes hold. It has no threads and reads no wall clock, so a run on the virtual loop repeats exactly.
 """
 
 from shared.runtime.bus.memory.bus import MemoryBus, MemoryClient

@@ -1,4 +1,4 @@
-"""The four ports over one broker that all clients of a process share."""
+"""The ports of the bus over one broker, which all clients of a process share."""
 
 import asyncio
 from collections import deque
@@ -33,12 +33,14 @@ from shared.runtime.clock import Clock
 log = structlog.get_logger()
 
 _read = lru_cache(READ_AGAIN)(read_fact)
-"""facts are frozen, so that all who read one at about the same time may share it"""
+"""facts are frozen, so readers may share a decoded one"""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that could not be read."""
+
     service: str
-    """who could not read it"""
+    """the service that could not read it"""
     subject: str
     seq: int
     reason: str
@@ -46,6 +48,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class _Server(NamedTuple):
+    """A client that answers the questions on a subject."""
+
     client: "MemoryClient"
     answer: Answer
     slots: asyncio.Semaphore
@@ -72,21 +76,21 @@ class MemoryClient:
         self._broker = broker
         self._name = name
         self._closed = False
-        self._joined = asyncio.Event()
-        self._joined.set()
+        self._linked = asyncio.Event()
+        self._linked.set()
         self._ends: list[Callable[[], None]] = []
         self._answering: set[asyncio.Task[bytes]] = set()
 
     # ---- facts
 
     async def publish(self, events: Sequence[Event]) -> None:
-        letters = [_letter(event) for event in events]
-        await self._wait_connected()
-        for event_id, subject, data in letters:
+        facts = [_encoded(event) for event in events]
+        await self._wait_linked()
+        for event_id, subject, data in facts:
             self._broker.log.publish(event_id, subject, data)
             if self._broker.log.faults.one_by_one:
-                await self._wait_connected()
-        self.counts.facts_published += len(letters)
+                await self._wait_linked()
+        self.counts.facts_published += len(facts)
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         self._check_open()
@@ -96,7 +100,7 @@ class MemoryClient:
                 while True:
                     seqs = await reader.take()
                     records = Batch(self._records(seqs), seqs[-1])
-                    await self._joined.wait()
+                    await self._linked.wait()
                     yield records
                     if records and reader.comes_again():
                         yield Batch(records, records.last)
@@ -104,21 +108,21 @@ class MemoryClient:
             self._broker.log.forget(reader)
 
     async def fetch(self, seqs: Sequence[int]) -> list[Record]:
-        await self._turn()
+        await self._check_linked()
         return self._records([seq for seq in seqs if 0 < seq <= self._broker.log.last_seq])
 
     def why_not_stored(self) -> str:
         return ""
 
     async def last_seq(self) -> int:
-        await self._turn()
+        await self._check_linked()
         return self._broker.log.last_seq
 
     async def dropped(self) -> int:
         return 0
 
     async def newest(self, subjects: Sequence[str]) -> int:
-        await self._turn()
+        await self._check_linked()
         return self._broker.log.newest(subjects)
 
     def _records(self, seqs: Sequence[int]) -> list[Record]:
@@ -147,7 +151,7 @@ class MemoryClient:
     async def send(self, sample: Sample) -> None:
         data = check_size("the sample", encode(sample), MAX_PAYLOAD_BYTES)
         self.counts.samples_sent += 1
-        if not self._joined.is_set():
+        if not self._linked.is_set():
             return
         for hear in self._broker.listeners.get(_kind(type(sample)), ()):
             hear(data)
@@ -157,7 +161,7 @@ class MemoryClient:
         backlog: Backlog[bytes] = Backlog(self._broker.listener_queue)
 
         def hear(data: bytes) -> None:
-            if self._joined.is_set():
+            if self._linked.is_set():
                 self.counts.samples_lost += backlog.put(data)
 
         lists = [self._broker.listeners.setdefault(_kind(kind), []) for kind in kinds]
@@ -185,7 +189,7 @@ class MemoryClient:
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
         data = check_size("the question", encode_plain(question), QUESTION_MAX_BYTES)
-        await self._turn()
+        await self._check_linked()
         self.counts.questions_asked += 1
         servers = self._broker.servers.get(question.subject)
         if not servers:
@@ -208,14 +212,14 @@ class MemoryClient:
         log.debug("serving", service=service, subject=subject)
 
     def start_answer(self, server: _Server, data: bytes) -> asyncio.Task[bytes]:
-        """Work on a question for as long as this client, not its asker, is there."""
+        """Begin to answer a question; closing this client cancels it, closing its asker does not."""
         task = asyncio.get_running_loop().create_task(self._answer(server, data))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         return task
 
     async def _answer(self, server: _Server, data: bytes) -> bytes:
-        await self._joined.wait()
+        await self._linked.wait()
         async with server.slots:
             bound = log.bind(service=self._name)
             return await reply_to(data, server.answer, counts=self.counts, log=bound)
@@ -223,42 +227,42 @@ class MemoryClient:
     # ---- state
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
-        await self._turn()
+        await self._check_linked()
         return self._broker.values.get(key)
 
     async def put(
         self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
     ) -> int:
-        await self._turn()
+        await self._check_linked()
         return self._broker.values.put(key, value, expected, ttl_s)
 
     async def delete(self, key: str) -> None:
-        await self._turn()
+        await self._check_linked()
         self._broker.values.delete(key)
 
     async def save(self, name: str, blob: bytes) -> None:
-        await self._turn()
+        await self._check_linked()
         self._broker.blobs[name] = bytes(blob)
 
     async def load(self, name: str) -> bytes | None:
-        await self._turn()
+        await self._check_linked()
         return self._broker.blobs.get(name)
 
     # ---- the connection
 
     def connected(self) -> bool:
-        return self._joined.is_set() and not self._closed
+        return self._linked.is_set() and not self._closed
 
     def cut(self) -> None:
-        """Disconnect it, as a broken network would: facts wait on either side, samples are lost."""
-        self._joined.clear()
+        """Cut the client off, as a broken network does: facts wait on either side, samples are lost."""
+        self._linked.clear()
 
     def mend(self) -> None:
-        self._joined.set()
+        self._linked.set()
 
     async def close(self) -> None:
         self._closed = True
-        self._joined.set()
+        self._linked.set()
         for end in self._ends:
             end()
         self._ends.clear()
@@ -266,17 +270,17 @@ class MemoryClient:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
 
-    async def _wait_connected(self) -> None:
-        """Let the others have their turn, as a real connection would, and wait while there is none."""
+    async def _wait_linked(self) -> None:
+        """Let other tasks run, as a real connection does, and wait while the client is cut off."""
         await asyncio.sleep(0)
-        await self._joined.wait()
+        await self._linked.wait()
         self._check_open()
 
-    async def _turn(self) -> None:
-        """As `_wait_connected`, but for what is not worth waiting for. Raises Unavailable."""
+    async def _check_linked(self) -> None:
+        """Let other tasks run. Raises Unavailable while the client is cut off."""
         self._check_open()
         await asyncio.sleep(0)
-        if not self._joined.is_set():
+        if not self._linked.is_set():
             raise Unavailable("the bus is out of reach")
 
     def _check_open(self) -> None:
@@ -295,7 +299,7 @@ class MemoryClient:
 
 
 class MemoryBus(MemoryClient):
-    """A bus of its own; `client` gives every service of a simulation its share of it."""
+    """A client with a broker of its own, and the way to further clients of that broker."""
 
     def __init__(self, clock: Clock, faults: Faults | None = None, *, listener_queue: int = 10_000) -> None:
         super().__init__(_Broker(clock, faults or Faults(), listener_queue), "memory")
@@ -304,7 +308,7 @@ class MemoryBus(MemoryClient):
         return MemoryClient(self._broker, name)
 
     def store(self, subject: str, data: bytes) -> int:
-        """Put any bytes into the stream of facts, as a broken program would; their sequence."""
+        """Put any bytes into the stream of facts, as a broken program could; returns their sequence."""
         return self._broker.log.store(subject, data)
 
     def stored(self, after: int) -> list[Event]:
@@ -316,7 +320,8 @@ class MemoryBus(MemoryClient):
         return list(self._broker.dead)
 
 
-def _letter(event: Event) -> tuple[str, str, bytes]:
+def _encoded(event: Event) -> tuple[str, str, bytes]:
+    """Id, subject and data of a fact. Raises ValueError for one that is too large."""
     event_id = event.event_id
     return (
         event_id,

@@ -13,9 +13,9 @@ from shared.runtime.bus.limits import READ_BATCH
 from shared.runtime.bus.memory.routes import Routes
 
 REMEMBERED_IDS = 200_000
-"""ids of facts that are remembered, to drop what is published twice"""
+"""ids of facts that the log remembers, to drop one that is published again"""
 DUE_LIMIT = 10_000
-"""facts a reader may be behind before it looks them up in the log again"""
+"""sequences that are queued for a reader; one that falls further behind goes through the log instead"""
 
 
 class Faults(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,8 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     redeliver: float = 0.0
     """probability that a reader gets a batch again"""
     one_by_one: bool = False
-    """facts of one publish are stored one by one: others come between, and a kill leaves only the first"""
+    """facts of one `publish` are stored one by one: others' facts come between, and a kill leaves a part
+    out"""
 
     def random(self, name: str) -> Random:
         return Random(f"{self.seed}/{name}")  # noqa: S311 - faults, not secrets
@@ -58,7 +59,7 @@ class FactLog:
         return True
 
     def store(self, subject: str, data: bytes) -> int:
-        """Append a message, whatever it holds; its sequence."""
+        """Append a message, whatever it holds; returns its sequence."""
         self._stored.append((subject, data))
         seq = len(self._stored)
         for reader in self._readers.of(subject):
@@ -90,7 +91,7 @@ class FactLog:
 
 
 class Reader:
-    """A place in the log, and what has been stored beyond it."""
+    """A place in the log, and the sequences of its messages beyond that."""
 
     def __init__(self, log: FactLog, after: int, subjects: Sequence[str], random: Random) -> None:
         self.subjects = tuple(dict.fromkeys(subjects))
@@ -98,7 +99,9 @@ class Reader:
         self._last = after
         self._random = random
         self._due: deque[int] = deque()
+        """sequences of its messages that it has not taken yet; not kept while it is behind"""
         self._behind = True
+        """whether it has to go through the log for its next messages"""
         self._ready = asyncio.Event()
         self._ready.set()
         self._ended = False
@@ -134,6 +137,7 @@ class Reader:
                 self._ready.clear()
 
     def comes_again(self) -> bool:
+        """Whether, by the faults to inject, the last batch is delivered again."""
         return self._random.random() < self._log.faults.redeliver
 
     def _next(self) -> list[int]:

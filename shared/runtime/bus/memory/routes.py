@@ -1,7 +1,7 @@
-"""Subscribers by subject, with the patterns of NATS (`*` one token, a last `>` all that follow).
+"""Finds the subscribers of a subject, by NATS' patterns (`*` is any one token, a last `>` one or more).
 
-A look-up costs one dictionary access for each distinct shape of pattern, not one for each pattern: there
-are hundreds of agents, and all their patterns look alike.
+A look-up costs a dictionary access for each distinct shape of pattern, not for each pattern: the patterns of
+hundreds of agents have a few shapes.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,14 @@ T = TypeVar("T")
 
 
 class _Shape(NamedTuple):
+    """A pattern without its fixed tokens."""
+
     fixed: tuple[int, ...]
     """positions of the tokens that are not wild"""
     length: int
-    """tokens a subject must have"""
+    """tokens that a subject must have"""
     open_end: bool
-    """or more"""
+    """whether it must have more than that"""
 
     def fits(self, tokens: list[str]) -> bool:
         return len(tokens) > self.length if self.open_end else len(tokens) == self.length

@@ -1,4 +1,4 @@
-"""Small named values with revisions and, some of them, an end."""
+"""Small named values with revisions, some of them with a time to live."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class _Value(NamedTuple):
 
 
 class Values:
-    """Revisions grow with every write of any key. A value past its end is as good as absent."""
+    """Revisions grow with every write of any key. A value past its end counts as absent."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

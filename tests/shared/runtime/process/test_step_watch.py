@@ -23,7 +23,7 @@ def steps() -> StepWatch:
 
 async def test_what_a_task_waits_for_is_said_with_its_place_again_and_again() -> None:
     ours = steps()
-    waiting = asyncio.create_task(Mailbox(1).something())
+    waiting = asyncio.create_task(Mailbox(1).wait())
     with capture_logs() as logs:
         ours.begin("its post")
         async with asyncio.timeout(LIMIT_S):
@@ -37,7 +37,7 @@ async def test_what_a_task_waits_for_is_said_with_its_place_again_and_again() ->
     assert [one["for_s"] for one in (first, second, third)] == [LATE_S, 2 * LATE_S, 4 * LATE_S]
     (place,) = first["at"]
     assert place.startswith("shared/runtime/shell/mailbox.py:")
-    assert place.endswith(" something")
+    assert place.endswith(" wait")
 
 
 async def test_what_holds_up_the_event_loop_is_said_with_its_place() -> None:

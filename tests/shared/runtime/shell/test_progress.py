@@ -63,14 +63,14 @@ def test_facts_that_are_stored_and_not_read_are_owed(watched: Watched) -> None:
 def test_time_in_which_it_could_not_work_does_not_count(watched: Watched) -> None:
     watched.progress.begin(1, "Learn")
     watched.now += 100.0
-    watched.progress.excuse()
+    watched.progress.restart_limits()
     assert not watched.after(LIMIT_S)
     assert watched.after(1.0)
 
 
 def test_what_was_done_last_stays_while_other_messages_come(watched: Watched) -> None:
     assert watched.progress.last_activity == ("", None)
-    watched.progress.note("plan.published")
+    watched.progress.record_activity("plan.published")
     did = watched.progress.last_activity
     watched.progress.worked()
     assert watched.progress.last_activity == did
