@@ -1,4 +1,4 @@
 """Every message on the bus, every HTTP body and every file format, as msgspec structs.
 
-Nothing here acts: no I/O, no decisions. May import msgspec and nothing of the project.
+Nothing here does I/O or decides. Imports msgspec, and nothing else of the project.
 """

@@ -1,4 +1,4 @@
-"""Estimates against what then ran: one execution, and figures over many."""
+"""Accuracy of estimates: single executions with estimated and measured throughput, and figures over many."""
 
 from schemas.base import Message
 from schemas.ids import Fingerprint, JobId, PlacementId
@@ -6,7 +6,7 @@ from schemas.plans import Layer
 
 
 class Execution(Message, frozen=True, kw_only=True):
-    """A placement, or a copy, that ran: what it was expected to do when it was placed, and what it did."""
+    """A placement, or a copy, that ran, with its estimated and its measured throughput."""
 
     placement_id: PlacementId
     """the placement's id; of one copy of several, `PLACEMENT/NODE`"""
@@ -22,12 +22,12 @@ class Execution(Message, frozen=True, kw_only=True):
     estimated: float
     """samples/s of the whole configuration"""
     measured: float
-    """samples/s: samples done / time from the gang's forming to the order that stopped it, or its end"""
+    """samples/s: samples done / seconds from the gang's forming to the order to stop, or to its end"""
     at: float
     """cluster time at which the gang formed"""
     seconds: float
     number: int
-    """1: the first execution of the workload that the log has"""
+    """how many executions of the workload the log has up to this one; 1: it is the first"""
     unstable: bool
     """the profiler found two components in its loading times (Hops eq. 3)"""
 
@@ -47,7 +47,7 @@ class Execution(Message, frozen=True, kw_only=True):
 
 
 class AccuracyRow(Message, frozen=True, kw_only=True):
-    """Figures over the executions that share `key`; shares of the measured throughput."""
+    """Figures over the executions that share `key`. Errors are relative to the measured throughput."""
 
     key: tuple[str, ...]
     executions: int
@@ -61,7 +61,7 @@ class AccuracyRow(Message, frozen=True, kw_only=True):
 
 class AccuracyReport(Message, frozen=True, kw_only=True):
     by: tuple[str, ...]
-    """what the rows' keys are"""
+    """what the parts of the rows' keys are, as `layer` or `model`"""
     rows: tuple[AccuracyRow, ...]
     overall: AccuracyRow | None
     """None: nothing has run yet"""

@@ -1,4 +1,4 @@
-"""The lines of an exported store: JSON, one thing a line, the first of them the header."""
+"""The lines of an exported store: JSON, an entry a line, after a header line."""
 
 from math import inf
 
@@ -14,7 +14,7 @@ from schemas.upgrades import upgraded
 
 VERSION = 2
 READABLE = range(1, VERSION + 1)
-"""format versions; version 1 was written by 0.1.0, with GPUs by node in place of gangs"""
+"""format versions that can be read; version 1 is of 0.1.0, with GPUs by node in place of gangs"""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -26,13 +26,13 @@ class Header(Line, frozen=True, kw_only=True, tag="hopyard-store"):
 
 
 class ObservationLine(Line, frozen=True, kw_only=True, tag="observation"):
-    """The entity layer and the type layer follow from these."""
+    """A throughput observation; the entity layer and the type layer are computed from these."""
 
     seen: ThroughputObserved
 
 
 class TheoryLine(Line, frozen=True, kw_only=True, tag="theory"):
-    """As profiled."""
+    """Time modules as profiled, for the theory layer."""
 
     fingerprint: Fingerprint
     gpu_type: GpuType
@@ -40,7 +40,7 @@ class TheoryLine(Line, frozen=True, kw_only=True, tag="theory"):
 
 
 class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
-    """As running refined it."""
+    """Data loading and waiting, as refined by observations of running jobs."""
 
     fingerprint: Fingerprint
     gpu_type: GpuType
@@ -52,7 +52,7 @@ class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
 
 
 class CorrectionLine(Line, frozen=True, kw_only=True, tag="correction"):
-    """How far estimates of gangs with unlike shares are off."""
+    """Correction of estimates for gangs with unlike shares: `factor` = measured / estimated."""
 
     fingerprint: Fingerprint
     gpu_types: str
@@ -90,7 +90,7 @@ def header_of(line: bytes) -> Header:
 
 
 def entry_of(line: bytes) -> Entry:
-    """Raises ValueError."""
+    """The entry in a line. Raises ValueError."""
     try:
         entry = _decoded(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -100,7 +100,7 @@ def entry_of(line: bytes) -> Entry:
 
 
 def _decoded(line: bytes) -> Entry:
-    """Raises DecodeError and UnicodeDecodeError, for a line that is of no version."""
+    """Decode a line of any readable version. Raises DecodeError, UnicodeDecodeError."""
     try:
         entry: Entry = _entry.decode(line)
     except msgspec.ValidationError:
@@ -112,7 +112,7 @@ def _decoded(line: bytes) -> Entry:
 
 
 def _check(entry: Entry) -> None:
-    """What the types cannot say. Raises ValueError."""
+    """Check what types cannot. Raises ValueError."""
     match entry:
         case ObservationLine(seen=seen):
             wrong = not (0 < seen.throughput < inf and 0 < seen.seconds < inf and seen.gang.gpus)

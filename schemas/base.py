@@ -1,4 +1,4 @@
-"""The few struct bases that all messages share: what travels, what happened, what a user wrote."""
+"""Base structs: messages, and their kinds fact, sample and question; and files that users write."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,17 +14,17 @@ V = TypeVar("V")
 
 
 def written(default: V) -> V:
-    """A default that is always written, although its struct omits fields that hold their default."""
+    """A default that is encoded even if its struct leaves out fields that hold their default."""
     field: V = msgspec.field(default_factory=lambda: default)
     return field
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """Anything that travels. Unknown fields are ignored on read; new fields come with defaults."""
+    """Any message. Readers ignore unknown fields, and new fields have defaults."""
 
 
 class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
-    """A fact: it happened, at cluster time `at` (float seconds).
+    """A fact: something that happened at cluster time `at` (seconds).
 
     The tag reads `entity.fact`. `entity_field` names the field that holds the entity's id, and
     `identity` the fields that distinguish one occurrence from another. From these follow the event's id
@@ -54,13 +54,13 @@ class Event(Message, frozen=True, kw_only=True, tag_field="fact"):
 
 @cache
 def _naming(kind: type[Event]) -> Callable[[Event], str]:
-    """The parts of a fact's id: its tag, and the fields that distinguish one occurrence from another."""
+    """A function that gives a fact's id: its tag and its identity fields, joined by slashes."""
     form, values = kind.tag() + "/%s" * len(kind.identity), attrgetter(*kind.identity)
     return lambda event: form % values(event)
 
 
 class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):
-    """A measurement among many, of one node: lossy by nature, never mixed with facts."""
+    """A measurement among many, about one node. It may be lost, and is no fact."""
 
     at: Time
     node_id: NodeId
@@ -82,4 +82,4 @@ class Question(Message, frozen=True, kw_only=True, tag_field="question"):
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A part of something a user wrote: an unknown field is an error, not a guess."""
+    """A part of a file that a user writes. An unknown field is an error."""

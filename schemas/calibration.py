@@ -1,4 +1,4 @@
-"""Measured paths of gradients: what was timed, and the bandwidths that follow (Hops eq. 2)."""
+"""Calibration: timed all-reduces, and the latencies and bandwidths that follow from them (Hops eq. 2)."""
 
 from typing import Annotated
 
@@ -11,20 +11,22 @@ from schemas.numbers import GpuCount
 
 
 class AllReduceTimes(Message, frozen=True, kw_only=True):
-    """What an agent timed: one all-reduce for each size and repetition."""
+    """Times of all-reduces, one for each size and repetition."""
 
     seconds: tuple[tuple[float, ...], ...]
-    """time of an all-reduce by size, in the order asked for, or that of `sizes`; empty where a node answers
-    that is not the first"""
+    """times for each of `sizes`, or of the sizes asked for; empty: the reply of a node that is not the
+    first"""
     sizes: tuple[float, ...] = ()
-    """bytes that were timed, if not those that were asked for (where CPU slots stand for GPUs)"""
+    """bytes that were timed; empty: those asked for. CPU slots time fewer"""
 
 
 class AllReduceMeeting(Message, frozen=True, kw_only=True):
+    """A node can take part in all-reduces."""
+
     meeting: str
-    """`host:port` where all nodes meet if the one asked is the first"""
+    """`host:port` at which all nodes meet if this node is the first of the ring"""
     sizes: tuple[float, ...]
-    """bytes that the node can time, in place of those asked for"""
+    """bytes that the node times in place of those asked for"""
 
 
 class Ring(Message, frozen=True, kw_only=True):
@@ -42,7 +44,7 @@ class Ring(Message, frozen=True, kw_only=True):
 
 
 class Path(Message, frozen=True, kw_only=True):
-    """What a gang's gradients take: T_c = latency + moved / bandwidth, with the bytes that eq. 2 moves."""
+    """The time of a gang's gradient exchange: T_c = latency + moved / bandwidth; `moved`: bytes by eq. 2."""
 
     distributed: bool
     gpus: Annotated[int, Meta(ge=0)]
@@ -64,13 +66,13 @@ class BandwidthRow(Message, frozen=True, kw_only=True):
     """cluster time of the measurement"""
     measurements: int
     error: float
-    """mean |T_c measured − T_c by its path| / T_c measured"""
+    """mean of |T_c measured − T_c by its path| / T_c measured"""
     paths: tuple[Path, ...] = ()
-    """gang by gang: what predictions rest on"""
+    """by shape of the gang; predictions use these"""
 
 
 class Calibration(Message, frozen=True, kw_only=True):
     rows: tuple[BandwidthRow, ...]
     """a row for each type that was ever measured, in alphabetical order"""
     left_out: dict[NodeId, str] = {}
-    """nodes that did not measure this time, and why"""
+    """nodes that were not measured this time, with the reason"""

@@ -11,7 +11,7 @@ from schemas.numbers import GpuCount, PlainLine, Rate, Time
 
 
 class GpuTypeFile(File, frozen=True, kw_only=True):
-    """What is known of a GPU type's paths for gradients, as measured offline (Hops eq. 2)."""
+    """Bandwidths of a GPU type for gradients, as measured offline (Hops eq. 2)."""
 
     link_bandwidth: Positive
     """bytes/s that an all-reduce inside one node achieves"""
@@ -20,14 +20,14 @@ class GpuTypeFile(File, frozen=True, kw_only=True):
 
 
 class NodeGroup(File, frozen=True, kw_only=True):
-    """`count` nodes alike, named `prefix-00`, `prefix-01` and so on."""
+    """`count` equal nodes, named `prefix-00`, `prefix-01` and so on."""
 
     prefix: Name
     count: Annotated[int, Meta(ge=1, le=10_000)]
     gpus: Annotated[int, Meta(ge=1, le=64)]
     gpu_type: GpuType
     server: Name = "generic"
-    """server model: which host carries the GPUs"""
+    """model of the server that holds the GPUs"""
     until: float | None = None
     """cluster time at which they go away; null: they stay"""
 
@@ -48,7 +48,7 @@ Address = Annotated[
 
 
 class GpuFile(File, frozen=True, kw_only=True):
-    """A GPU of a machine, by the name that never changes."""
+    """A GPU of a machine, by its UUID, which never changes."""
 
     uuid: Annotated[
         str,
@@ -62,38 +62,39 @@ class GpuFile(File, frozen=True, kw_only=True):
 
 
 class NodeFile(File, frozen=True, kw_only=True):
-    """One machine as its agent announces it: what `hopyard node discover` writes, to be looked over."""
+    """A machine as its agent announces it; `hopyard node discover` writes this file for you to check."""
 
     name: Name
     gpu_type: Name
-    """one that begins with `cpu` stands for slots of the CPU"""
+    """a type that begins with `cpu` stands for CPU slots"""
     gpus: (
         Annotated[int, Meta(ge=1, le=64)] | Annotated[tuple[GpuFile, ...], Meta(min_length=1, max_length=64)]
     )
-    """GPUs that jobs get, in the order of their indices; a number alone: so many CPU slots, or so many of the
-    machine's GPUs, the first ones"""
+    """the GPUs that jobs get, in the order of their indices; or their number: of CPU slots, or of the
+    machine's first GPUs"""
     server: Name = "generic"
     """server model"""
     address: Address = ""
-    """at which other nodes reach it; empty: the one from which it reaches NATS"""
+    """address at which other nodes reach it; empty: the one from which it reaches NATS"""
     link_bandwidth: Positive
     """bytes/s that an all-reduce inside the node achieves"""
     network_bandwidth: Positive
-    """bytes/s that an all-reduce between such nodes achieves"""
+    """bytes/s that an all-reduce between nodes of this kind achieves"""
 
 
 class Node(Message, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
-    """A server as its agent announces it. Nodes of one type are neighbours in the order of their ids."""
+    """A node as its agent announces it."""
 
     node_id: NodeId
     gpu_type: GpuType
     gpus: GpuCount
     server: PlainLine
     link_bandwidth: Rate
-    """bytes/s, inside the node"""
+    """bytes/s of an all-reduce inside the node"""
     network_bandwidth: Rate
-    """bytes/s, between nodes"""
+    """bytes/s of an all-reduce between nodes"""
     address: PlainLine = ""
-    """host name or IP by which other nodes reach it; empty: they need not, its jobs are emulated"""
+    """host name or IP at which other nodes reach it; empty: its jobs are emulated, or all nodes are on one
+    machine"""
     until: Time | None = None
-    """cluster time at which the node goes away; null: not known to go"""
+    """cluster time at which the node goes away; null: not known to go away"""

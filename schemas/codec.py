@@ -1,8 +1,8 @@
-"""Bytes and back: MessagePack, compressed when large. No other module knows the encoding.
+"""Encodes messages to bytes and decodes them: MessagePack, compressed when large. Only this module knows how.
 
-A message of an earlier version is read as this version would have written it (`schemas/upgrades.py`). A
-message the reader does not know (a newer event type) decodes to None: count it and go on. A message that is
-broken raises `Malformed`: it belongs with the dead letters.
+A message of an earlier version is read as this version would have written it (`schemas/upgrades.py`). A fact
+of a type that only a later version has decodes to None, so that its reader can count and skip it. Broken
+bytes raise `Malformed`; the message then goes to the dead letters.
 """
 
 import zlib
@@ -42,7 +42,7 @@ class _Reader(Protocol[M_co]):
 
 
 class Malformed(ValueError):
-    """The bytes are not a message of ours; the text says why."""
+    """The bytes are no message of this project; the text says why."""
 
 
 def encode(message: Message) -> bytes:
@@ -51,12 +51,12 @@ def encode(message: Message) -> bytes:
 
 
 def encode_plain(message: Message) -> bytes:
-    """Encode without compression: for questions and replies, which are large and waited for."""
+    """Encode without compression: for questions and replies, whose senders wait for them."""
     return _encoder.encode(message)
 
 
 def decode_fact(data: bytes) -> Event | None:
-    """The fact, or None for a fact of a later version."""
+    """The fact; None: a type of fact that only a later version has. Raises Malformed."""
     plain = _expand(data)
     try:
         fact: Event = _facts.decode(plain)
@@ -68,7 +68,7 @@ def decode_fact(data: bytes) -> Event | None:
 
 
 def fact_of_json(line: bytes) -> Event:
-    """A fact as event logs and the API write it."""
+    """The fact in a line of JSON, as event logs and the API write it. Raises Malformed."""
     try:
         fact: Event = _json_facts.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -86,7 +86,7 @@ def decode_sample(data: bytes) -> Sample:
 
 
 def _earlier(form: _Form, reader: _Reader[M], data: bytes, error: Exception) -> M:
-    """A message of an earlier version. Raises Malformed, with the `error` of reading it as one of this."""
+    """Decode a message of an earlier version. Raises Malformed; `error`: why it is none of this version."""
     try:
         return reader.decode(form.encode(upgraded(form.decode(data))))
     except (UnicodeDecodeError, AttributeError, LookupError, TypeError, ValueError):  # or of msgspec
@@ -94,7 +94,7 @@ def _earlier(form: _Form, reader: _Reader[M], data: bytes, error: Exception) -> 
 
 
 def plain(data: bytes) -> object:
-    """What a message says, whatever it is: mappings, lists, texts, numbers. Raises Malformed."""
+    """The content of any message as plain dicts, lists, strings and numbers. Raises Malformed."""
     try:
         return msgspec.msgpack.decode(_expand(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -107,7 +107,7 @@ def decode_question(data: bytes) -> Question:
 
 
 def decode_reply(question: Question, data: bytes) -> Message:
-    """The reply to `question`, or `Refused`."""
+    """The reply to `question`, or `Refused`. Raises Malformed."""
     plain = _expand(data)
     kind = Refused if _tag(plain, "reply") == "refused" else REPLIES[type(question)]
     return _strict(msgspec.msgpack.Decoder(kind), plain)

@@ -1,8 +1,8 @@
-"""The facts: what happened, in the order of the stream. The tables at the end list them all.
+"""All facts; the tables at the end list them.
 
-Past tense, frozen, self-contained. A change of meaning is a new event, never a changed one. Facts of an
-earlier form are read as this version would have written them (`schemas/upgrades.py`). A fact that
-contradicts itself cannot be made: `__post_init__` raises ValueError, in a decoder a ValidationError.
+Names are in the past tense. A fact with another meaning is a new event, never a changed one. Facts of an
+earlier form are read as this version would have written them (`schemas/upgrades.py`). A fact that contradicts
+itself cannot be made: `__post_init__` raises ValueError, which in a decoder becomes a ValidationError.
 """
 
 import re
@@ -29,7 +29,7 @@ from schemas.placement import ONLY_LOCKSTEP, Gang
 from schemas.plans import Cause, LeftOut, Measures, Placement, PlanKind, Stage, Standing
 
 _NO_TOKEN = re.compile(r"[^\w:+=,-]", re.ASCII)
-"""characters that no part of a subject may have"""
+"""characters that are replaced in the subject of PolicyChosen"""
 
 # ---- jobs -------------------------------------------------------------------------------------------
 
@@ -48,33 +48,33 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted", omi
     key: PlainLine
     """the submitter's idempotency key"""
     by: PlainLine = ""
-    """the token that it was submitted with, as `USER/TOKEN`; empty: the API asks for none"""
+    """who submitted it, as `USER/TOKEN`; empty: the API asks for no token"""
 
 
 class JobProfiled(JobEvent, frozen=True, kw_only=True, tag="job.profiled"):
-    """The profiler knows the job's time modules on every type it can run on."""
+    """The profiler knows the job's time modules on every GPU type on which it can run."""
 
     workload: Workload
     modules: dict[GpuType, "TimeModules"]
     known: bool
-    """true: an earlier job of the same workload was measured, this one was not"""
+    """true: they are those of an earlier job of the same workload, and this one was not measured"""
     unusable: dict[GpuType, str] = {}
     """GPU types that it cannot run on, with the reason"""
 
 
 class JobQueued(JobEvent, frozen=True, kw_only=True, tag="job.queued"):
-    """The estimator answered for the job, so it can be planned."""
+    """The estimator has estimates for the job, so it can be planned."""
 
     age_s: Amount
-    """expected running time without waiting (Hops eq. 9), fixed here"""
+    """expected running time without waiting (Hops eq. 9); it does not change after this fact"""
     sensitivity: Amount
-    """share-weighted mean over types of the placement sensitivity ρ (Hops eq. 10)"""
+    """placement sensitivity ρ (Hops eq. 10): mean over GPU types, weighted by their shares of the GPUs"""
     single_gpu: dict[GpuType, Rate]
-    """samples/s on one GPU, for the types it can run on"""
+    """samples/s on one GPU, by the types on which it can run"""
 
 
 class JobRejected(JobEvent, frozen=True, kw_only=True, tag="job.rejected"):
-    """The job was accepted, but profiling showed that it can run nowhere."""
+    """The job was accepted, but profiling showed that it runs on no GPU type."""
 
     reason: str
 
@@ -100,9 +100,10 @@ class PreemptReason(StrEnum):
     FAILED = "failed"
     """its processes failed, and it has retries left"""
     NODE_LEFT = "node-left"
-    """the time of its node was over, and everything was saved before"""
+    """its node went away at a known time; everything was saved before"""
     MERGE = "merge"
-    """its copies are merged: they did their shares, or a plan has new ones; all is saved, nothing restarts"""
+    """its copies are merged, because they have done their shares or a plan gives new shares; everything is
+    saved"""
 
 
 class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
@@ -113,18 +114,23 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
     placement_id: PlacementId
     reason: PreemptReason
     samples_done: Amount
-    """in the checkpoint it will resume from"""
+    """samples in the checkpoint from which it will resume"""
     cause: Cause | None = None
 
 
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
-    identity: ClassVar[tuple[str, ...]] = ("placement_id",)  # a void one must not hide the valid one
+    """The job has done all its samples."""
+
+    # By placement: a void completion of an earlier placement must not have the id of the valid one.
+    identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
     placement_id: PlacementId
     samples_done: Amount
 
 
 class JobFailed(JobEvent, frozen=True, kw_only=True, tag="job.failed"):
+    """The job has ended without doing all its samples."""
+
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
     placement_id: PlacementId
@@ -142,7 +148,7 @@ class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omi
 
 
 class ProfileRun(Message, frozen=True, kw_only=True):
-    """One measurement to make: a job on one GPU of a type, at a place."""
+    """A measurement to make: of a job, on one GPU of a node."""
 
     placement_id: PlacementId
     job_id: JobId
@@ -151,7 +157,7 @@ class ProfileRun(Message, frozen=True, kw_only=True):
 
 
 class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
-    """A round begins; these measurements go first (the list may be empty)."""
+    """A round begins; these measurements get GPUs before its plan does (there may be none)."""
 
     entity_field: ClassVar[str] = "round"
     identity: ClassVar[tuple[str, ...]] = ("round",)
@@ -162,7 +168,7 @@ class ProfilingPlanned(Event, frozen=True, kw_only=True, tag="round.opened"):
 
 
 class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-added"):
-    """Within a round: these measurements go on GPUs that nobody holds."""
+    """Further measurements within a round, on GPUs that no job holds."""
 
     entity_field: ClassVar[str] = "round"
     identity: ClassVar[tuple[str, ...]] = ("number",)
@@ -184,7 +190,7 @@ class ProfileEvent(Event, frozen=True, kw_only=True):
 
 
 class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.measured"):
-    """An agent ran some iterations on one GPU. One number an iteration, in seconds."""
+    """An agent measured some iterations on one GPU: a number for each iteration, in seconds."""
 
     data_s: tuple[Amount, ...]
     forward_s: tuple[Amount, ...]
@@ -199,7 +205,7 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
 
 
 class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed", omit_defaults=True):
-    """The job does not run on this type, or did not answer in time."""
+    """A measurement failed: the job does not run on this GPU type, or took too long."""
 
     reason: str
     final: bool
@@ -212,6 +218,8 @@ class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed
 
 
 class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
+    """The planner made a plan."""
+
     entity_field: ClassVar[str] = "plan_id"
     identity: ClassVar[tuple[str, ...]] = ("plan_id",)
 
@@ -220,13 +228,13 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     round: WholeNumber
     policy: Policy
     token: WholeNumber
-    """fencing token of the planner's lease: the placer refuses an older one"""
+    """fencing token of the planner's lease; the placer refuses plans with an older one"""
     made_from: WholeNumber
-    """stream sequence of the last fact the plan takes into account"""
+    """stream sequence of the last fact that the plan takes into account"""
     placements: tuple[Placement, ...]
-    """a first plan: everything that shall run; a fragment plan: what shall start in addition"""
+    """of a first plan: all jobs that shall run; of a fragment plan: jobs that shall start in addition"""
     left_out: tuple[LeftOut, ...]
-    """in the order of the queue"""
+    """jobs without GPUs, in the order of the queue"""
     idle_gpus: WholeNumber
     """GPUs that the plan leaves without a job"""
     stage: Stage
@@ -235,23 +243,24 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     gap: Number
     """(bound − objective) / bound, proven"""
     decision_s: Amount
-    """cluster seconds from the first look at the view to the plan"""
+    """cluster seconds from making the view to the plan"""
     solve_s: Amount
     """machine seconds in the solver"""
     configurations: WholeNumber
     notes: tuple[str, ...] = ()
-    """what went wrong on the way: a late estimator, a solver at its deadline, a policy that failed"""
+    """what went wrong while it was made: a late estimator, a solver at its deadline, a policy that failed"""
     memory: bytes = b""
-    """the policy's memory, for its next decision; opaque to everybody else"""
+    """the policy's memory for its next decision, which only the policy can read"""
     measures: Measures = Measures()
     standings: dict[JobId, Standing] = {}
-    """by the measures; empty where the policy has none"""
+    """by job, in the units of `measures`; empty: the policy has no measures"""
     horizon_s: Amount | None = None
-    """no schedule ends all its jobs, placed or left out, in fewer seconds; None: no such bound is known"""
+    """seconds in which no schedule could end all its jobs, placed or left out; None: no such bound is
+    known"""
 
 
 class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen", omit_defaults=True):
-    """Somebody set the policy of the running stack; the next plan is made by it."""
+    """An operator chose the policy of the running stack; the next plan is made by it."""
 
     entity_field: ClassVar[str] = "policy"
     identity: ClassVar[tuple[str, ...]] = ("policy", "at")
@@ -262,15 +271,18 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen", omit_d
 
     @property
     def subject(self) -> str:
-        """A `module:attribute` has dots, an option's value may have spaces: no subject can."""
+        """With dashes for dots and spaces, which `module:attribute` and options have and no subject may."""
         return f"hopyard.policy.{_NO_TOKEN.sub('-', self.policy)}.chosen"
 
 
 class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused", omit_defaults=True):
-    """The placer found that a placement no longer holds; the job comes back in the next plan."""
+    """The placer cannot carry out a placement; its job is in the queue for the next plan."""
 
     entity_field: ClassVar[str] = "placement_id"
-    identity: ClassVar[tuple[str, ...]] = ("placement_id", "plan_id")  # a later plan may ask for it again
+    identity: ClassVar[tuple[str, ...]] = (
+        "placement_id",
+        "plan_id",
+    )  # a later plan may have the same placement
 
     placement_id: PlacementId
     plan_id: PlanId
@@ -278,7 +290,7 @@ class PlacementRefused(Event, frozen=True, kw_only=True, tag="placement.refused"
     reason: str
     cause: Cause | None = written(None)
     late: bool = False
-    """its workers were not up in time: for the job that is an interruption"""
+    """its workers were not up in time, which counts as an interruption of the job"""
 
 
 # ---- nodes ------------------------------------------------------------------------------------------
@@ -291,7 +303,7 @@ class NodeEvent(Event, frozen=True, kw_only=True):
 
 
 class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_defaults=True):
-    """An agent began a life on the node. Workers of an earlier life that it does not list are gone."""
+    """An agent began a life on the node. Workers of earlier lives that it does not list are gone."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "life")
 
@@ -300,15 +312,15 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     """new at every start of the agent"""
     workers: tuple[PlacementId, ...] = written(())
     modes: tuple[str, ...] = written(ONLY_LOCKSTEP)
-    """how gangs may synchronise that the node's runner runs, in alphabetical order"""
+    """modes of synchronisation that the node's runner can run, in alphabetical order"""
     workloads: tuple[str, ...] = written(())
-    """what can train there, each as `MODEL on DATASET`; empty: anything, as far as the node knows"""
+    """workloads that can train there, each as `MODEL on DATASET`; empty: any"""
     runs_commands: bool = False
-    """true: it starts the command of a job; false: jobs are emulated there, and need none"""
+    """true: it starts the commands of jobs; false: jobs are emulated there, and need no command"""
     residents_max: WholeNumber = 0
-    """processes of relaxed jobs that a GPU has at most, those that stand by among them; 0: none stands by"""
+    """relaxed jobs whose processes may be on one GPU, running or standing by; 0: none stands by"""
     withheld: dict[Index, str] = {}
-    """GPUs of the node that no job gets, by index, and why: somebody else uses them, or they are broken"""
+    """GPUs that no job gets, by index, with the reason: somebody else uses them, or they are broken"""
 
     def __post_init__(self) -> None:
         if self.node.node_id != self.node_id:
@@ -316,26 +328,29 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
 
 
 class NodeLost(NodeEvent, frozen=True, kw_only=True, tag="node.lost"):
-    """The node's heartbeats stayed out for longer than its lease."""
+    """No heartbeat of the node came for longer than its lease."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
 
 class NodeReturned(NodeEvent, frozen=True, kw_only=True, tag="node.returned"):
-    """A lost node's heartbeats came back in the same life: it may still run stale workers."""
+    """Heartbeats of a lost node came again in the same life.
+
+    It may still run workers of jobs that went on elsewhere.
+    """
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
 
 class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit_defaults=True):
-    """Nothing new starts on the node; what runs leaves it at the next round, or at once with a `life`."""
+    """No job starts on the node; its jobs move at the next round, or stop at once if `life` is given."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
     reason: str = ""
-    """why, in a few words; empty: nobody said"""
+    """why, in a few words; empty: no reason was given"""
     life: PlainLine = ""
-    """life of an agent that leaves: the drain ends with this life; empty: a drain that only a restore ends"""
+    """life of the agent that leaves, with which the drain ends; empty: only NodeRestored ends it"""
     by: PlainLine = ""
     """as in `JobSubmitted`"""
 
@@ -350,12 +365,12 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", om
 
 
 class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):
-    """From now on these GPUs of the node are the ones that no job gets; all others can be had."""
+    """From now on jobs get exactly the other GPUs of the node."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
     gpus: dict[Index, str]
-    """by index, and why; empty: all are available again"""
+    """withheld GPUs by index, with the reason; empty: all are available again"""
 
 
 # ---- workers: one job's processes on one node ---------------------------------------------------------
@@ -377,16 +392,16 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
 
     spec: JobSpec
     gang: Gang
-    """the workers that exchange gradients with those of this node; to a copy, the node alone"""
+    """the gang that trains together: all members; of a job with copies, this node alone"""
     nodes: tuple[Node, ...]
-    """of the gang's members, in their order"""
+    """nodes of the gang's members, in their order"""
     samples_done: Amount
-    """in the checkpoint to resume from"""
+    """samples in the checkpoint from which to resume"""
     learning_rate: Amount | None
     profile_iterations: WholeNumber = written(0)
     """above 0: measure this many iterations instead of training"""
     until: Amount | None = None
-    """of a copy, samples of the job at which its share is done; null: it trains to the job's end"""
+    """samples of the job at which a copy has done its share; null: train to the job's end"""
 
     def __post_init__(self) -> None:
         if tuple([node.node_id for node in self.nodes]) != self.gang.nodes:
@@ -394,17 +409,17 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
 
 
 class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed", omit_defaults=True):
-    """An order: every worker of the gang is up, training begins.
+    """An order to train: every worker of the gang is up.
 
     With a `meeting`, or in a rota, it goes to every node of the gang, else to its leaders alone.
     """
 
     meeting: str = ""
-    """`host:port` where the processes of the gang meet; empty: they need not"""
+    """`host:port` at which the processes of the gang meet; empty: they need not meet"""
 
 
 class TurnsOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.turns-ordered"):
-    """An order: from now on the gang takes these turns in its rota, on the GPUs that it has there."""
+    """An order: from now on the gang takes other turns in its rota, on the same GPUs."""
 
     identity: ClassVar[tuple[str, ...]] = ("placement_id", "node_id", "plan_id")
 
@@ -414,16 +429,18 @@ class TurnsOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.turns-ord
 
 
 class StopOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.stop-ordered"):
-    """An order: the processes write a checkpoint and end. Without effect if they are gone already."""
+    """An order: save a checkpoint and end. Without effect if the processes are gone already."""
 
 
 class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started", omit_defaults=True):
+    """The processes are up and have restored a checkpoint."""
+
     gpu_indices: tuple[Index, ...]
     """the GPUs that it owns on the node"""
     meeting: str = ""
-    """`host:port` where the gang's processes meet; from the node of rank 0 alone"""
+    """`host:port` at which the gang's processes meet; only from the node of rank 0"""
     samples_restored: Amount | None = None
-    """in the checkpoint that the leader found and restored; null: the one that was ordered"""
+    """samples in the checkpoint that the leader restored; null: as in the order"""
 
     def __post_init__(self) -> None:
         if not self.gpu_indices or len(set(self.gpu_indices)) < len(self.gpu_indices):
@@ -440,16 +457,16 @@ class WorkerCheckpointed(WorkerEvent, frozen=True, kw_only=True, tag="worker.che
 
 class Outcome(StrEnum):
     CHECKPOINTED = "checkpointed"
-    """stopped on order, its work saved"""
+    """stopped as ordered, with its work saved"""
     COMPLETED = "completed"
     FAILED = "failed"
-    """ended by a fault of the job's own: an exit code, an exception"""
+    """ended by a fault of the job, with an exit code or an exception"""
     REFUSED = "refused"
     """never started: the node lacked the GPUs"""
     INTERRUPTED = "interrupted"
-    """ended by what is no fault of the job: a lost peer, a signal not ours, the node out of memory, a GPU"""
+    """ended by no fault of the job: a lost peer, a foreign signal, the node out of memory, a broken GPU"""
     QUOTA = "quota"
-    """a copy that did its share of the samples"""
+    """a copy did its share of the samples"""
 
 
 class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped", omit_defaults=True):
@@ -458,21 +475,22 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     outcome: Outcome
     samples_done: Amount
     leads: bool
-    """whether this node leads the gang: only the leader's samples count"""
+    """whether this node leads the gang, or its part of it; only leaders' samples count"""
     reason: str = written("")
     exit_code: Code | None = None
-    """of the process that ended first; null: it did not exit by itself, or has no processes"""
+    """exit code of the process that ended first; null: it was ended by a signal, or the worker has no
+    processes"""
     signal: Code | None = None
-    """that ended that process"""
+    """signal that ended that process"""
     final: bool = False
-    """true: it would fail every time on this GPU type, as when out of memory"""
+    """true: the job would fail every time on this GPU type, for instance for want of memory"""
 
 
 # ---- services ---------------------------------------------------------------------------------------
 
 
 class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defaults=True):
-    """An instance of a service began to lead. The stream takes no fact of an earlier leader behind it."""
+    """An instance of a service began to lead. After this fact the stream takes none of an earlier leader."""
 
     entity_field: ClassVar[str] = "service"
     identity: ClassVar[tuple[str, ...]] = ("service", "token", "repetition")
@@ -482,7 +500,7 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
     repetition: WholeNumber
-    """0: for the first time; then again and again, since the log may lose its oldest facts"""
+    """0: the first such fact of this leader, which repeats it, since the stream may lose its oldest facts"""
     first: WholeNumber = 0
     """sequence of the first fact of this kind, of any service; 0: there was none, or it is not known"""
 

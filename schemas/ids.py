@@ -1,7 +1,7 @@
-"""The kinds of id. Each is a plain string that the type checker keeps apart from the others.
+"""The types of ids. Each is a plain string that the type checker keeps apart from the others.
 
-Names of jobs, nodes, placements and plans are parts of subjects, of keys and of folders. So one that has a
-dot, a wildcard, a space or the beginning of a path in it is refused wherever it is read.
+Ids of jobs, nodes, placements and plans become parts of subjects, keys and paths. So decoders refuse an id
+that has a dot, a wildcard, a space or a slash in it (but for the one slash of a copy's placement).
 """
 
 from typing import Annotated, NewType

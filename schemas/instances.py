@@ -1,4 +1,4 @@
-"""Names of a service's instances, as processes, reports and logs use them."""
+"""Names of a service's instances, as process names, reports and logs have them."""
 
 INSTANCES_MAX = 5
 """largest number of instances of one service"""

@@ -1,4 +1,4 @@
-"""A training job: what a user writes, and what travels once admission has accepted it."""
+"""A training job: as a user writes it (`JobFile`), and as services use it once it is accepted (`JobSpec`)."""
 
 from functools import lru_cache
 from typing import Annotated, Literal
@@ -58,11 +58,11 @@ Bytes = (
 
 
 CHOICES_MAX = 4_096
-"""GPU counts of one job"""
+"""largest number of GPU counts of one job"""
 
 
 class Workload(File, frozen=True, kw_only=True):
-    """What is trained. Two jobs with the same fields teach the estimator about each other."""
+    """What is trained. Jobs with equal fields share their measurements."""
 
     model: Annotated[str, Meta(min_length=1, max_length=200)]
     dataset: Annotated[str, Meta(min_length=1, max_length=200)]
@@ -93,7 +93,10 @@ class GpuRange(File, frozen=True, kw_only=True):
 
 
 class LearningRate(File, frozen=True, kw_only=True):
-    """A learning rate tuned for `gpus` GPUs, and how it follows the global batch: lr·k or lr·√k."""
+    """A learning rate tuned for `gpus` GPUs.
+
+    `rule`: how it grows with k times the batch: lr·k, lr·√k, or not.
+    """
 
     value: Positive
     gpus: Count = 1
@@ -104,9 +107,9 @@ class Checkpoint(File, frozen=True, kw_only=True):
     interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
     """seconds of running between two periodic checkpoints"""
     folder: Folder = ""
-    """where they are, for all nodes; empty: a folder of the job's own in the cluster's `jobs_folder`"""
+    """folder of the checkpoints, which all nodes share; empty: one below the setting `jobs_folder`"""
     grace_s: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
-    """seconds that the job has to save, once it is ordered to stop, before it is killed"""
+    """seconds from the order to stop until the job is killed, in which it has to save"""
 
 
 class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,58 +123,59 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     epochs: Positive | None = None
     learning_rate: LearningRate | None = None
     learning_rates: dict[int, Positive] | None = None
-    """by GPU count, where a rule does not fit; instead of `learning_rate`"""
+    """learning rates by GPU count, where no rule fits; instead of `learning_rate`"""
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     """a factor on the job's weight, in policies that weigh jobs"""
     project: Name = "default"
     user: Annotated[str, Meta(max_length=100)] = ""
-    """whose it is, and where agents are root the account that it runs as; empty: the token's. Nobody but an
-    operator names another"""
+    """owner of the job, and the account as which it runs where agents are root; empty: the token's user. Only
+    an operator may name another"""
     command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
-    """words; or a line for the shell, which is `sh -c` and the line"""
+    """the command in words, or a line that `sh -c` runs"""
     checkpoint: Checkpoint = Checkpoint()
     working_directory: Folder = ""
-    """of its processes, on every node; empty: one of the agent's choice"""
+    """working directory of its processes on every node; empty: the agent's"""
     environment: dict[str, str] = {}
-    """variables for its processes, beside those of the agent's own environment"""
+    """environment variables for its processes, besides those of the agent's environment"""
     image: Image = ""
-    """of a container in which its processes run; empty: none"""
+    """image of the container in which its processes run; empty: no container"""
     cpus: Annotated[float, Meta(gt=0, le=1024)] | None = None
     """CPU cores per GPU; null: no limit"""
     memory: Bytes | None = None
-    """of the machine, per GPU; null: no limit"""
+    """main memory per GPU; null: no limit"""
     time_limit: Duration | None = None
-    """of running, all placements together; null: none"""
+    """running time, all placements together, after which it fails; null: none"""
     retries: Annotated[int, Meta(ge=0, le=100)] = 0
-    """how often it is started again after it failed by itself"""
+    """how often it is started again after it failed by its own fault"""
     preemptible: bool = True
     """false: once it runs, no plan moves it"""
     modes: Annotated[list[Annotated[str, Meta(max_length=32)]], Meta(max_length=16)] | None = None
-    """how its gang can synchronise beside in lockstep, such as relaxed; null: any way that its nodes do"""
+    """modes in which its gang can synchronise besides lockstep, such as relaxed; null: any that its nodes
+    offer"""
 
 
 class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """An accepted job: every choice made, every default filled in."""
+    """An accepted job: all defaults filled in, all alternatives of `JobFile` resolved."""
 
     name: PlainLine
     workload: Workload
     demand: Annotated[tuple[Count, ...], Meta(min_length=1, max_length=CHOICES_MAX)]
-    """GPU counts the job can run with, ascending: the paper's R"""
+    """GPU counts with which the job can run, ascending (the paper's R)"""
     gpu_types: tuple[GpuType, ...] = written(())
-    """types it may use; empty: any"""
+    """GPU types that it may use; empty: any"""
     samples: Rate
     """training samples until the job is complete"""
     learning_rates: dict[int, Amount] = written({})
-    """by GPU count"""
+    """learning rates by GPU count"""
     priority: Rate = written(1.0)
     project: PlainLine = written("default")
     command: tuple[str, ...] = written(())
     checkpoint_interval_s: Rate = written(600.0)
     user: PlainLine = written("")
     working_directory: Folder = ""
-    """of its processes; empty: the agent's"""
+    """working directory of its processes; empty: the agent's"""
     environment: dict[str, str] = {}
-    """variables of its processes"""
+    """environment variables of its processes"""
     image: Image = ""
     """container image its processes run in; empty: none"""
     cpus: Rate | None = None
@@ -181,12 +185,12 @@ class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     time_limit_s: Rate | None = None
     """seconds of running, all its placements together, after which it fails; null: none"""
     retries: WholeNumber = 0
-    """how often it is started again after its own processes failed"""
+    """how often it is started again after it failed by its own fault"""
     checkpoint_folder: Folder = ""
-    """shared by all nodes; empty: one of its own under the setting `jobs_folder`"""
+    """folder of its checkpoints, which all nodes share; empty: one below the setting `jobs_folder`"""
     grace_s: Amount = 30.0
-    """what its processes get to save and end, before they are killed"""
+    """seconds from the order to stop until its processes are killed, in which they have to save"""
     preemptible: bool = True
-    """false: once it runs, no plan takes its place away"""
+    """false: once it runs, no plan moves or stops it"""
     modes: Annotated[tuple[PlainLine, ...], Meta(max_length=16)] = ()
-    """in which its gang can synchronise, lockstep among them; empty: any"""
+    """modes in which its gang can synchronise, lockstep among them; empty: any"""

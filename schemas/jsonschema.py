@@ -1,6 +1,6 @@
-"""JSON Schema of everything that travels or is written by hand, beside the structs it is made from.
+"""JSON Schema documents of all messages and file formats, made from the structs.
 
-`python -m schemas.jsonschema` writes the files of `schemas/json/`; a test holds them up to date.
+`python -m schemas.jsonschema` writes the files in `schemas/json/`; a test checks that they are up to date.
 """
 
 from inspect import cleandoc

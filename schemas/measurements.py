@@ -1,4 +1,4 @@
-"""What workers show while they run: how a gang ran for a while, and what one iteration is made of."""
+"""Measurements of workers: throughput over a stretch of running, and the time modules of an iteration."""
 
 from schemas.base import Message
 from schemas.ids import NodeId
@@ -6,7 +6,7 @@ from schemas.numbers import Amount, Fraction, Pattern, WholeNumber
 
 
 class Stretch(Message, frozen=True, kw_only=True):
-    """How a gang ran for a while."""
+    """A period in which a gang ran with one throughput."""
 
     throughput: float
     """samples/s of the whole gang, mean over the stretch, noise included"""
@@ -17,7 +17,7 @@ class Stretch(Message, frozen=True, kw_only=True):
 
 
 class Measured(Message, frozen=True, kw_only=True):
-    """What running some iterations on one GPU shows (Hops section 3.2); one number an iteration, seconds."""
+    """Times of some iterations on one GPU (Hops section 3.2): a number for each iteration, seconds."""
 
     data_s: tuple[float, ...]
     forward_s: tuple[float, ...]
@@ -25,11 +25,11 @@ class Measured(Message, frozen=True, kw_only=True):
     update_s: tuple[float, ...]
     iteration_s: tuple[float, ...]
     parameters: float
-    """of the model"""
+    """number of the model's parameters"""
     memory_share: float | None = None
-    """of the GPU's memory that the process took; null: not known"""
+    """share of the GPU's memory that the process took; null: not known"""
     modes: tuple[str, ...] = ()
-    """of synchronisation in which the script can train; empty: any, or not known"""
+    """modes of synchronisation in which the script can train; empty: any, or not known"""
 
 
 class DataMode(Message, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class DataMode(Message, frozen=True, kw_only=True):
 
 
 class TimeModules(Message, frozen=True, kw_only=True):
-    """What one iteration is made of on one GPU of a type (Hops eq. 1), seconds."""
+    """The parts of an iteration on one GPU of a type (Hops eq. 1), seconds."""
 
     data: tuple[DataMode, ...]
     """T_d: one component, or cache hit and cache miss"""
@@ -49,14 +49,14 @@ class TimeModules(Message, frozen=True, kw_only=True):
     backward_s: Amount
     update_s: Amount
     parameters: Amount
-    """of the model: what a gradient exchange has to move"""
+    """number of the model's parameters, whose gradients are exchanged"""
     pattern: Pattern
     """1: data loading overlaps backward and update; 2: it does not"""
     unhidden: Fraction = 0.2
     """T̃_c / T_c: the part of a gradient exchange that the backward pass cannot hide"""
     iterations: WholeNumber
-    """how many were measured"""
+    """number of iterations that were measured"""
     memory_share: Fraction | None = None
-    """of the GPU's memory that the process took; null: not known"""
+    """share of the GPU's memory that the process took; null: not known"""
     modes: tuple[str, ...] = ()
-    """of synchronisation in which the script can train; empty: any, or not known"""
+    """modes of synchronisation in which the script can train; empty: any, or not known"""

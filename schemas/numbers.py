@@ -1,4 +1,4 @@
-"""Types of numbers in messages, with their bounds: what must not be negative, infinite or NaN is not.
+"""Types of numbers in messages, with bounds: they exclude NaN and infinity, and mostly negative numbers.
 
 Decoders check these bounds; constructing a struct does not, which keeps it fast.
 """
@@ -8,14 +8,14 @@ from typing import Annotated
 from msgspec import Meta
 
 MOST = 1e30
-"""of any amount, rate or number"""
+"""largest amount, rate or absolute number in a message"""
 
 Time = Annotated[float, Meta(ge=-86_400, le=1e12)]
-"""cluster seconds; below 0 where a clock is behind the one that began to count; above the largest, floats are
-too coarse"""
+"""cluster seconds; below 0 if a machine's clock is behind that of the stack's start; bounded, since larger
+floats are too coarse for seconds"""
 Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Rate = Annotated[float, Meta(gt=0, le=MOST)]
-"""above 0, since others are divided by it"""
+"""above 0, since it is divided by"""
 Fraction = Annotated[float, Meta(ge=0, le=1 + 1e-6)]
 """a share of a whole, with room for rounding"""
 Number = Annotated[float, Meta(ge=-MOST, le=MOST)]
@@ -29,3 +29,4 @@ Code = Annotated[int, Meta(ge=-(2**31), le=2**32)]
 Policy = Annotated[str, Meta(pattern=r"^[ -~]+$(?!\n)", max_length=400)]
 """a policy with its options; `shared/domain/policy_names.py` has the syntax"""
 Pattern = Annotated[int, Meta(ge=1, le=2)]
+"""1: data loading overlaps backward pass and update; 2: it does not"""

@@ -11,19 +11,19 @@ class PrintedLine(Message, frozen=True, array_like=True):
 
 
 class RankOutput(Message, frozen=True, kw_only=True):
-    """A stretch of what one process of a job printed."""
+    """A part of the output of one process of a job."""
 
     rank: int
-    """among the processes of its gang; one that stands for several GPUs has the rank of the first"""
+    """rank of the process in its gang; an emulated process for several GPUs has that of the first"""
     lines: tuple[PrintedLine, ...]
     next: int
-    """where the next stretch begins: bytes since the job's first line here"""
+    """position at which the next part begins: bytes since the first line of this process"""
     lost: bool = False
-    """lines before these were dropped when files were rotated"""
+    """true: lines between the position asked for and these were dropped, as old files are"""
 
 
 class OutputPage(Message, frozen=True, kw_only=True):
-    """The output of all processes that a job has or had on a node."""
+    """Output of all processes that a job has or had on a node."""
 
     ranks: tuple[RankOutput, ...]
 
@@ -37,4 +37,4 @@ class OutputLine(Message, frozen=True, kw_only=True, omit_defaults=True):
     rank: int | None = None
     text: str = ""
     problem: str = ""
-    """in place of a line, why lines of this node are missing"""
+    """in place of a line: why lines of this node are missing"""

@@ -1,4 +1,4 @@
-"""What a page over the whole cluster shows: who held which GPUs when, the jobs in short, the last plans."""
+"""What the page shows: which jobs held which GPUs when, summaries of jobs, their runs, the last plans."""
 
 from enum import StrEnum
 
@@ -13,10 +13,10 @@ from schemas.views import PlanView
 
 
 class Holding(Message, frozen=True, kw_only=True):
-    """GPUs of one node in the hands of one placement, from the start of its processes to their end."""
+    """GPUs of one node that one placement holds, from the start of its processes to their end."""
 
     revision: int
-    """of the timeline, when this entry was made or last changed"""
+    """revision of the timeline in which this entry was made or last changed"""
     node_id: NodeId
     job_id: JobId
     placement_id: PlacementId
@@ -31,12 +31,12 @@ class Holding(Message, frozen=True, kw_only=True):
 
 
 class NodeSpell(Message, frozen=True, kw_only=True):
-    """A time in which a node was out of use."""
+    """A period in which a node was out of use."""
 
     revision: int
     node_id: NodeId
     state: str
-    """draining or lost"""
+    """draining, leaving or lost"""
     since: float
     until: float | None = None
 
@@ -50,23 +50,27 @@ class NodeLane(Message, frozen=True, kw_only=True):
 
 
 class TimelineView(Message, frozen=True, kw_only=True):
-    """What has changed since a revision. A reader goes on with `revision`; once that falls, from 0."""
+    """Changes of the timeline since a revision.
+
+    A reader asks next for changes since `revision`. If `revision` is smaller than the last one, the monitor
+    began anew, and the reader asks from 0.
+    """
 
     at: float
     """cluster time of the answer"""
     revision: int
-    """of the last change in this answer"""
+    """revision of the last change in this answer"""
     more: bool
     """true: there are later changes; ask again with `revision`"""
     complete_from: float | None
-    """what ended before may be forgotten; null: nothing is"""
+    """holdings and spells that ended before this time may be missing; null: none is missing"""
     nodes: tuple[NodeLane, ...]
     holdings: tuple[Holding, ...]
     spells: tuple[NodeSpell, ...]
     planned: tuple[Placement, ...]
-    """what the newest plans want to start, and has not begun"""
+    """placements of the newest plans that have not started yet"""
     expected: dict[PlacementId, float]
-    """when the jobs that run are expected to be complete, if they stay where they are"""
+    """time at which each running placement would complete its job, if nothing changes"""
 
 
 # ---- jobs in short
@@ -84,7 +88,7 @@ class JobSummary(Message, frozen=True, kw_only=True):
     project: str
     model: str
     demand: tuple[int, ...]
-    """GPU counts it can run with"""
+    """GPU counts with which it can run"""
     gang: Gang | None
     """while it runs"""
     submitted_at: float
@@ -94,7 +98,7 @@ class JobSummary(Message, frozen=True, kw_only=True):
     expected_wait_s: float | None
     """as in `WhyView`"""
     expected_end: float | None
-    """while it runs: when it is complete, if it stays where it is"""
+    """while it runs: time at which it completes, if nothing changes"""
     progress: float
     """0 to 1, of its samples"""
     reason: str
@@ -104,7 +108,7 @@ class JobSummary(Message, frozen=True, kw_only=True):
 
 class SummaryPage(Message, frozen=True, kw_only=True):
     total: int
-    """how many there are, of which these come first"""
+    """number of such jobs; `jobs` has the first of them"""
     jobs: tuple[JobSummary, ...]
 
 
@@ -117,31 +121,31 @@ class RunView(Message, frozen=True, kw_only=True):
     started_at: float
     ended_at: float | None
     samples_from: float
-    """in the checkpoint it resumed from"""
+    """samples in the checkpoint from which it resumed"""
     samples_to: float
-    """done so far, or at its end as far as they count"""
+    """samples done so far; of a run that has ended, those that were not lost"""
     estimated_throughput: float | None
-    """samples/s, when it was placed"""
+    """samples/s, as estimated when it was placed"""
     measured_throughput: float | None
-    """samples/s that counted, over the whole run; null in its first seconds"""
+    """samples/s over the whole run, lost samples left out; null in its first second"""
     layer: Layer | None
     plan_id: PlanId | None = None
     """the plan that gave it these GPUs"""
     preempted: PreemptReason | None = None
-    """why it ended, if the job did not"""
+    """why the run ended, if the job went on"""
     cause: Cause | None = None
     start_s: float | None = None
-    """from the order to start until its processes were up"""
+    """seconds from the order to start until its processes were up"""
     stop_s: float | None = None
-    """from the order to stop until its GPUs were free; null: nobody ordered it"""
+    """seconds from the order to stop until its GPUs were free; null: it was not ordered to stop"""
 
 
 class RunPage(Message, frozen=True, kw_only=True):
     job_id: JobId
     runs: tuple[RunView, ...]
-    """oldest first; the newest are kept"""
+    """the newest runs, oldest first"""
     total: int
-    """how many there were; of jobs that ended long ago they are forgotten"""
+    """number of runs; those of jobs that ended long ago are forgotten"""
 
 
 # ---- plans
@@ -150,7 +154,7 @@ class RunPage(Message, frozen=True, kw_only=True):
 class PlanSummary(Message, frozen=True, kw_only=True):
     plan: PlanView
     left_out: dict[str, int]
-    """number of jobs by the reason why"""
+    """number of jobs left out, by reason"""
 
 
 class PlanPage(Message, frozen=True, kw_only=True):
@@ -162,4 +166,4 @@ class PlanDetail(Message, frozen=True, kw_only=True):
     plan_id: PlanId
     placements: tuple[Placement, ...]
     left_out: tuple[LeftOut, ...]
-    """those that come first in the plan, `plan.left_out` says how many there were"""
+    """the first jobs left out; `PlanView.left_out` is their full number"""

@@ -1,6 +1,6 @@
-"""A gang: the GPUs that work for a job together, and how its workers synchronise.
+"""A gang: the GPUs that a job gets together, and how its workers synchronise.
 
-Only the form is checked here. What a mode means for throughput, batches and progress is in
+Only the form is checked here; what a mode means for throughput, batches and progress is in
 `shared/domain/gangs.py`.
 """
 
@@ -13,14 +13,14 @@ from schemas.ids import NodeId, RotaId
 from schemas.numbers import Fraction, GpuCount, WholeNumber
 
 Configuration = dict[NodeId, int]
-"""GPUs by node: location-specific. One node: aggregated; several: distributed."""
+"""GPUs by node; on one node the paper calls it aggregated, on several distributed"""
 
 ROUNDING = 1e-6
-"""what adding up shares in floats may lose"""
+"""tolerance for rounding in sums of shares"""
 
 
 class Member(Message, frozen=True, gc=False):
-    """The GPUs of one node."""
+    """The GPUs of a gang on one node."""
 
     node: NodeId
     gpus: GpuCount
@@ -30,7 +30,7 @@ Members = tuple[Member, ...]
 
 
 class Mode(Message, frozen=True, kw_only=True, tag_field="mode"):
-    """How workers synchronise. What a mode says of single members comes in the order of the members."""
+    """How workers synchronise. Fields by member are in the order of the gang's members."""
 
     @classmethod
     @cache
@@ -47,10 +47,10 @@ class Lockstep(Mode, frozen=True, kw_only=True, tag="lockstep"):
 
 
 class Proportional(Mode, frozen=True, kw_only=True, tag="proportional"):
-    """As in lockstep, but each node takes samples as it is fast (JPS, eq. 12 and 13)."""
+    """As lockstep, but each node takes samples in proportion to its speed (JPS, eq. 12 and 13)."""
 
     samples: tuple[WholeNumber, ...]
-    """of one iteration, by member; its GPUs share them as evenly as whole samples allow"""
+    """samples of one iteration, by member; a member's GPUs share them as evenly as whole samples allow"""
 
     def misfit(self, members: Members) -> str:
         if len(self.samples) != len(members):
@@ -63,7 +63,7 @@ class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
     """Each node trains a copy of the job alone; copies are merged when the placement ends (HadarE)."""
 
     shares: tuple[Fraction, ...]
-    """of the samples left, by member; they sum to 1, or to less: then some are left for later"""
+    """share of the samples left, by member; if they sum to less than 1, some samples are left for later"""
 
     def misfit(self, members: Members) -> str:
         if len(self.shares) != len(members):
@@ -73,19 +73,20 @@ class Forked(Mode, frozen=True, kw_only=True, tag="forked"):
 
 
 class Relaxed(Mode, frozen=True, kw_only=True, omit_defaults=True, tag="relaxed"):
-    """A round is a fixed number of batches, which the GPUs compute one after another (Hare, HLAS).
+    """A round of the job is a fixed number of batches.
 
-    Placements of one *rota* have the same members and share these GPUs in turns, as `turns` and `place` say.
+    A GPU computes its batches one after another (Hare, HLAS). Placements of one *rota* have the same members
+    and share these GPUs in turns, as `turns` and `place` say.
     """
 
     tasks: tuple[tuple[WholeNumber, ...], ...]
-    """batches of one round, by member and GPU; only in a rota may a node have none"""
+    """batches of one round, by member and by GPU; only in a rota may a node have none"""
     rota: RotaId = RotaId("")
-    """empty: its GPUs are its own"""
+    """empty: no other job takes turns on its GPUs"""
     turns: WholeNumber = 1
-    """rounds in a cycle of the rota; 0: it is resident there, and does not run"""
+    """rounds that it gets in a cycle of the rota; 0: its processes stand by and do not run"""
     place: WholeNumber = 0
-    """its order inside the cycle, lowest first"""
+    """orders the placements within the cycle, the lowest first"""
 
     def misfit(self, members: Members) -> str:
         if tuple(map(len, self.tasks)) != tuple(one.gpus for one in members):
@@ -109,9 +110,9 @@ ONLY_LOCKSTEP = (Lockstep.tag(),)
 
 
 class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
-    """Nodes with their GPUs, one at least, in the order of their ids; the first that computes leads.
+    """The members, at least one, in the order of their nodes' ids; the first that computes leads the gang.
 
-    Equal gangs are the same GPUs synchronised in the same way. `sync` left out means lockstep.
+    Equal gangs have the same GPUs by node and synchronise in the same way. `sync` left out means lockstep.
     """
 
     members: Members

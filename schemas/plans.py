@@ -1,4 +1,4 @@
-"""A plan: for each job a configuration or a reason why not; and how good the plan is known to be."""
+"""The parts of a plan: placements, jobs left out with the reasons, and why placements end."""
 
 from enum import StrEnum
 
@@ -15,23 +15,23 @@ class Layer(StrEnum):
     TYPE = "type"
     THEORY = "theory"
     CACHED = "cached"
-    """the planner's own last answer, while the estimator is late or down"""
+    """no layer: the estimate of an earlier plan, used while the estimator is late or down"""
 
 
 class PlanKind(StrEnum):
     FIRST = "first"
-    """the plan that opens a round: over all GPUs and all jobs, running ones included"""
+    """the plan at the start of a round, for all GPUs and all jobs, running ones included"""
     FRAGMENT = "fragment"
-    """a later plan of the round: idle GPUs and waiting jobs only"""
+    """a later plan in the round, for idle GPUs and waiting jobs only"""
 
 
 class Stage(StrEnum):
-    """The stage of planning that produced the choice."""
+    """How the choice of a plan was found."""
 
     OPTIMAL = "optimal"
-    """the solver, within the tolerated gap"""
+    """by the solver, within the tolerated gap"""
     INCUMBENT = "incumbent"
-    """the solver's best at its deadline"""
+    """by the solver: its best choice at its deadline"""
     GREEDY = "greedy"
     """by priority, because the solver had nothing at its deadline or failed"""
     QUEUE = "queue"
@@ -49,11 +49,11 @@ class Waiting(StrEnum):
     """no set of nodes that the policy would give it has enough idle GPUs of types it may use"""
     NO_ESTIMATE = "no-estimate"
     OUTWEIGHED = "outweighed"
-    """it had configurations; others made more of the GPUs"""
+    """it had configurations, but the plan gains more by giving the GPUs to other jobs"""
 
 
 class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """One job on one gang. `placement_id` stays while the job keeps its gang."""
+    """One job on one gang. `placement_id` stays the same as long as the job keeps its gang."""
 
     placement_id: PlacementId
     job_id: JobId
@@ -62,7 +62,7 @@ class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
     """estimated samples/s of the whole gang"""
     layer: Layer
     share: Fraction = 1.0
-    """of the time of its GPUs that it is to have: below 1 where others take turns on them"""
+    """share of its GPUs' time that it is to get; below 1 if other jobs take turns on them"""
 
     @property
     def gpus(self) -> int:
@@ -70,15 +70,17 @@ class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LeftOut(Message, frozen=True, kw_only=True):
+    """A job that gets no GPUs in a plan, with the reason."""
+
     job_id: JobId
     reason: Waiting
     detail: str = ""
     held_by: tuple[JobId, ...]
-    """the jobs that hold what it wanted, most GPUs first"""
+    """the jobs that have the GPUs that it could use; those with most GPUs come first"""
 
 
 class Measures(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """What the numbers of standings are: a name with its unit and, after a comma, what explains it.
+    """What the numbers of a policy's standings mean: name and unit, and an explanation after a comma.
 
     Empty: the policy has no such number.
     """
@@ -86,7 +88,7 @@ class Measures(Message, frozen=True, kw_only=True, omit_defaults=True):
     priority: str = ""
     """what orders the queue"""
     gain: str = ""
-    """what a place is worth"""
+    """what a placement is worth"""
 
 
 class Standing(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,9 +96,9 @@ class Standing(Message, frozen=True, kw_only=True, omit_defaults=True):
 
     priority: Number | None = None
     gain: Number | None = None
-    """of the place that it was given; else of the best that it could have been given"""
+    """gain of the placement that it got, or else of the best that it could have got"""
     stay: Number | None = None
-    """the gain of the place that it had"""
+    """gain of the placement that it had"""
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -104,27 +106,27 @@ class Standing(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Beneficiary(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that a plan gave GPUs on the nodes of another."""
+    """A job that got GPUs on the nodes of a job whose placement ended."""
 
     job_id: JobId
     gpus: WholeNumber
-    """on those nodes"""
+    """GPUs that it got on those nodes"""
     standing: Standing | None = None
 
 
 class Cause(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a placement was ended: for whom, and what that was worth in the plan."""
+    """Why a placement was ended: the plan, the jobs that got its GPUs, and the standings of all."""
 
     plan_id: PlanId | None = None
     """the plan that ended it; None: no plan did"""
     moved: bool = False
-    """the plan gave the job another place"""
+    """the plan gave the job another placement"""
     to: tuple[Beneficiary, ...] = ()
-    """those with most GPUs first"""
+    """the jobs that got its GPUs; those with most GPUs come first"""
     others: WholeNumber = 0
-    """beneficiaries that are not named"""
+    """number of further jobs that `to` does not name"""
     measures: Measures = Measures()
     standing: Standing | None = None
-    """of the job itself"""
+    """standing of the job whose placement ended"""
     node: NodeId | None = None
     """the node that drains, was lost or lost the worker"""

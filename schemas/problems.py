@@ -1,7 +1,7 @@
 """A saved problem of the planner, and its solution: what `hopyard solve` reads and writes.
 
-The program is that of Hops, eq. 11 to 13: at most one configuration a job, no node over-allocated, the sum
-of weight · gain as large as it can be.
+The program is that of Hops, eq. 11 to 13: choose at most one configuration for each job, so that no node has
+more GPUs in use than idle, and the sum of weight · gain is largest.
 """
 
 from typing import Annotated, Final, Literal
@@ -16,7 +16,7 @@ SCHEMA: Final = "hopyard.problem/v1"
 NodeIndex = Annotated[int, Meta(ge=0, le=999_999)]
 Gpus = Annotated[int, Meta(ge=1, le=1_000_000)]
 Value = Annotated[float, Meta(ge=0, le=1e100)]
-"""finite: a sum of them must be, too"""
+"""bounded, so that sums stay finite"""
 
 
 class SavedConfiguration(File, frozen=True, kw_only=True, gc=False):
@@ -32,7 +32,7 @@ class SavedJob(File, frozen=True, kw_only=True, omit_defaults=True):
     """(prior_i + bias)^λ"""
     configurations: list[SavedConfiguration]
     present: Annotated[int, Meta(ge=0)] | None = None
-    """which of them the job holds now, from 0: a plan to begin with"""
+    """index of the configuration that the job has now, from 0; None: it has none"""
 
 
 class SavedProblem(File, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class SavedProblem(File, frozen=True, kw_only=True):
 
 class SolveResult(Message, frozen=True, kw_only=True):
     objective: float
-    """Σ weight · gain of the chosen"""
+    """Σ weight · gain of the chosen configurations"""
     bound: float
     """no choice is worth more"""
     gap: float

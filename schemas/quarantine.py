@@ -1,4 +1,4 @@
-"""Facts on which a service ended: what its key `quarantine/SERVICE` in the state bucket holds."""
+"""The quarantine of a service: facts whose handling ended it (state bucket, `quarantine/SERVICE`)."""
 
 from schemas.base import Message
 from schemas.numbers import WholeNumber
@@ -6,22 +6,23 @@ from schemas.numbers import WholeNumber
 DEATHS_MAX = 2
 """failures on one fact after which the service skips it"""
 KEPT = 100
-"""how many facts are remembered for each service, the newest"""
+"""newest facts that are kept for each service"""
 
 
 class Death(Message, frozen=True, kw_only=True):
     """A fact that a service could not handle."""
 
     seq: WholeNumber
-    """in the stream"""
+    """its sequence in the stream"""
     subject: str
     fact: str
     """its tag"""
     error: str
-    """the type of the exception and its words"""
+    """type and message of the exception"""
     deaths: WholeNumber = 1
+    """how often it ended the service"""
     own: bool = False
-    """the service published it itself: it may not pass it over, and stays down"""
+    """the service published the fact itself, so it must not skip it, and stays down"""
 
     @property
     def passed_over(self) -> bool:
@@ -34,13 +35,16 @@ class Death(Message, frozen=True, kw_only=True):
 
 
 class Quarantine(Message, frozen=True, kw_only=True):
+    """The facts that ended a service, and those of them that an operator has released."""
+
     deaths: tuple[Death, ...] = ()
-    """ascending"""
+    """in ascending order of their sequences"""
     released: tuple[WholeNumber, ...] = ()
-    """to be handled at the next start, in their places: by a replay without a snapshot"""
+    """sequences of facts to handle after all; the next start replays the stream without a snapshot for it"""
 
     @property
     def in_force(self) -> tuple[Death, ...]:
+        """The facts that the service skips, or that keep it down."""
         return tuple([one for one in self.deaths if one.deaths >= DEATHS_MAX])
 
 

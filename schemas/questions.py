@@ -24,7 +24,7 @@ AGENTS = "hopyard.ask.agent"
 ARCHIVE = "hopyard.ask.archive"
 
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
-"""the largest number of entries in a reply"""
+"""largest number of entries in a reply"""
 
 
 def agent_of(node_id: NodeId) -> str:
@@ -33,7 +33,7 @@ def agent_of(node_id: NodeId) -> str:
 
 
 def node_asked(subject: str) -> str:
-    """The node whose agent answers on a subject; empty if no agent does."""
+    """The node whose agent answers on a subject; empty: no agent does."""
     _, asked, node_id = subject.partition(f"{AGENTS}.")
     return node_id if asked else ""
 
@@ -42,32 +42,35 @@ def node_asked(subject: str) -> str:
 
 
 class HandedOn(Question, frozen=True, kw_only=True, tag="handed-on"):
-    """A request that came over HTTP to an admission that does not lead, passed to the one that leads."""
+    """An HTTP request that an instance of admission passes to the one that leads."""
 
     subject: ClassVar[str] = ADMISSION
 
     asked: bytes
-    """the request as admission itself represents it, in MessagePack, with the caller's name and rights"""
+    """the request in admission's own form, with the caller's identity, as MessagePack"""
 
 
 class HandedBack(Message, frozen=True, kw_only=True):
+    """The leading instance's answer to a request."""
+
     said: bytes
+    """the body of the answer, as MessagePack"""
     problem: bool
-    """the refusal, if the request was refused"""
+    """true: the request was refused, and the body is the refusal"""
 
 
 # ---- the estimator
 
 
 class Estimates(Message, frozen=True, kw_only=True):
-    """One row a configuration asked about, as little-endian columns."""
+    """A row for each configuration asked about, as little-endian columns."""
 
     throughput: bytes
     """float64, samples/s of the whole configuration; NaN where nothing is known"""
     variance: bytes
-    """float64, of the throughput; NaN where the theory layer has none"""
+    """float64, variance of the throughput; NaN for the theory layer, which has none"""
     count: bytes
-    """int32, observations behind it; 0 for the theory layer"""
+    """int32, number of observations that it is from; 0 for the theory layer"""
     layer: bytes
     """uint8, index into `LAYERS`"""
 
@@ -80,7 +83,7 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
 
     Configuration c belongs to `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]` for
     k in start[c] … start[c + 1] − 1. A node that a configuration names several times stands for as many nodes
-    like it: for what a GPU type would do, had it more of them. Where `samples` is not empty, those GPUs take
+    of its kind, for estimates on more nodes than there are. If `samples` is not empty, those GPUs take
     `samples[k]` samples of an iteration together; 0 in all cells of a row: a batch on every GPU.
     """
 
@@ -88,7 +91,7 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
 
     jobs: tuple[JobId, ...]
     workloads: tuple[Fingerprint, ...] = ()
-    """by job, what it trains; where given, the estimator need not know the job"""
+    """workload of each job; if given, the estimator need not know the jobs"""
     nodes: tuple[NodeId, ...]
     job: bytes
     start: bytes
@@ -105,19 +108,20 @@ class ShowAccuracy(Question, frozen=True, kw_only=True, tag="accuracy"):
     by: tuple[str, ...] = ("layer",)
     """names of `shared.domain.accuracy.KEYS`"""
     shortest_s: Amount = 60.0
-    """executions that ran for less are left out"""
+    """seconds; shorter executions are left out"""
 
 
 class Calibrate(Question, frozen=True, kw_only=True, tag="calibrate"):
-    """Measure the paths of gradients on idle nodes, or show what was measured before."""
+    """Measure all-reduces on idle nodes, or show the last measurements."""
 
     subject: ClassVar[str] = ESTIMATOR
 
     measure: bool = True
+    """false: only show"""
 
 
 class ExportStore(Question, frozen=True, kw_only=True, tag="export-store"):
-    """A page of what the estimator's store knows, as JSON lines."""
+    """Export a page of the estimator's store, as JSON lines (`schemas/archive.py`)."""
 
     subject: ClassVar[str] = ESTIMATOR
 
@@ -133,7 +137,7 @@ class StorePage(Message, frozen=True, kw_only=True):
 
 
 class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):
-    """Enter lines of an export. What the store has already is skipped."""
+    """Enter lines of an export into the estimator's store; entries that it has already are skipped."""
 
     subject: ClassVar[str] = ESTIMATOR
 
@@ -142,17 +146,21 @@ class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):
 
 class Imported(Message, frozen=True, kw_only=True):
     entered: int
+    """number of new entries"""
     known: int
-    """observations that were there already"""
+    """number of observations that the store had already"""
     wrong: tuple[int, str] | None = None
-    """index of the first line that cannot be read, and why; then nothing of the page is entered"""
+    """(index of the first invalid line, why it is invalid); then no line of the page is entered"""
 
 
 # ---- the planner
 
 
 class JudgePolicy(Question, frozen=True, kw_only=True, tag="judge-policy"):
-    """Ask whether a policy can plan with these options; only the process that may run its code knows."""
+    """Ask whether a policy can plan with these options.
+
+    Only the planner's policy process may run its code.
+    """
 
     subject: ClassVar[str] = PLANNER
 
@@ -169,7 +177,7 @@ class PolicyVerdict(Message, frozen=True, kw_only=True):
 
 
 class FitLoading(Question, frozen=True, kw_only=True, tag="fit-loading"):
-    """The data-loading mixture (Hops eq. 3) behind some measured times."""
+    """Fit the data-loading mixture (Hops eq. 3) to measured times."""
 
     subject: ClassVar[str] = PROFILER
 
@@ -184,9 +192,9 @@ class FittedLoading(Message, frozen=True, kw_only=True):
 
 
 class OpenAllReduce(Question, frozen=True, kw_only=True, tag="open-all-reduce"):
-    """Whether a node would take part in all-reduces of a gang, and where to meet if it is the first of it.
+    """Ask whether a node can take part in timed all-reduces, and where to meet if it is the first.
 
-    Refused unless its GPUs are free. Nothing is begun.
+    Refused unless enough GPUs are free. Nothing is started yet.
     """
 
     node_id: NodeId
@@ -200,7 +208,7 @@ class OpenAllReduce(Question, frozen=True, kw_only=True, tag="open-all-reduce"):
 
 
 class JoinAllReduce(Question, frozen=True, kw_only=True, tag="join-all-reduce"):
-    """Run the part of one node in all-reduces, which the first node times: all nodes are asked at once."""
+    """Have a node take part in all-reduces, which the first node times; all nodes are asked at once."""
 
     node_id: NodeId
     ring: Ring
@@ -215,14 +223,14 @@ class JoinAllReduce(Question, frozen=True, kw_only=True, tag="join-all-reduce"):
 
 
 class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
-    """What processes of a job printed on the agent's node."""
+    """Read the output of a job's processes on the agent's node."""
 
     node_id: NodeId
     job_id: JobId
     after: dict[WholeNumber, WholeNumber] = {}
     """by rank, `next` of the page before"""
     tail_lines: WholeNumber = 100
-    """of each rank that is not in `after`"""
+    """number of last lines, for each rank that is not in `after`"""
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node
@@ -296,11 +304,11 @@ class FindFacts(Question, frozen=True, kw_only=True, tag="facts"):
 
 class FactPlaces(Message, frozen=True, kw_only=True):
     seqs: tuple[int, ...]
-    """the first fact, and the newest; ascending"""
+    """sequences of the first fact and of the newest facts, ascending"""
     complete: bool
-    """false: between the first and the second there are others"""
+    """false: facts between `seqs[0]` and `seqs[1]` are left out"""
     last_seq: int
-    """of the facts that were looked at"""
+    """sequence of the newest fact that the monitor has handled"""
 
 
 class ListPlans(Question, frozen=True, kw_only=True, tag="plans"):
@@ -319,14 +327,14 @@ class ShowPlan(Question, frozen=True, kw_only=True, tag="plan"):
 
 
 class ArchiveKind(StrEnum):
-    """What an archive has."""
+    """Which stream's messages an archived file holds."""
 
     FACTS = "facts"
     OBSERVATIONS = "observations"
 
 
 class ReadArchive(Question, frozen=True, kw_only=True, tag="archive"):
-    """What the streams have dropped, in the order in which it was stored."""
+    """Read archived messages, in the order of the stream."""
 
     subject: ClassVar[str] = ARCHIVE
 
@@ -335,28 +343,28 @@ class ReadArchive(Question, frozen=True, kw_only=True, tag="archive"):
     seqs: tuple[WholeNumber, ...] = ()
     """only these sequence numbers; empty: all after `after`"""
     node: str = ""
-    """facts about this node alone"""
+    """only facts about this node; empty: all"""
 
 
 class ArchivedMessage(Message, frozen=True, kw_only=True):
     seq: WholeNumber
     subject: str
     data: bytes
-    """as it was stored"""
+    """the message as it was stored"""
 
 
 class ArchivePage(Message, frozen=True, kw_only=True):
     messages: tuple[ArchivedMessage, ...]
     """ascending"""
     upto: WholeNumber
-    """the page has all that is wanted up to this sequence; the sequence where the question began: there is no
-    more"""
+    """the page has all wanted messages up to this sequence; if it equals the `after` of the question, there
+    are no more"""
     begins: WholeNumber
-    """sequence of the first that the archive has; 0: it has none"""
+    """sequence of the first archived message; 0: there is none"""
     lacks: tuple[tuple[int, int], ...] = ()
-    """first and last of stretches that the archive ought to have here, and has not"""
+    """(first, last) of ranges that the archive should have within this page, and lacks"""
     damage: str = ""
-    """which file cannot be read, and why; the facts that it had are in `lacks`"""
+    """which file cannot be read, and why; the ranges that it should hold are in `lacks`; empty: none"""
 
 
 class ListArchive(Question, frozen=True, kw_only=True, tag="archive-files"):
@@ -373,9 +381,9 @@ class ArchivedFile(Message, frozen=True, kw_only=True):
 
 class ArchiveFiles(Message, frozen=True, kw_only=True):
     files: tuple[ArchivedFile, ...]
-    """of each kind by `first`"""
+    """by kind, and in the order of `first`"""
     folder: str
-    """on the monitor's machine; empty: nothing is archived"""
+    """the archive's folder on the monitor's machine; empty: nothing is archived"""
 
 
 class CopyArchive(Question, frozen=True, kw_only=True, tag="archive-file"):
@@ -389,15 +397,15 @@ class CopyArchive(Question, frozen=True, kw_only=True, tag="archive-file"):
 
 class ArchivePart(Message, frozen=True, kw_only=True):
     data: bytes
-    """empty: the file ends there"""
+    """empty: the file ends at the offset"""
 
 
 class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refused", omit_defaults=True):
-    """The one other reply: the question was understood and cannot be answered."""
+    """The reply in place of the usual one: the question was understood, but cannot be answered."""
 
     reason: str
     passing: bool = False
-    """true: nobody answers at the moment, as where the service ended; whoever asks takes it for no answer"""
+    """true: the service cannot answer at the moment, as while it ends; it counts as no answer"""
 
 
 REPLIES: dict[type[Question], type[Message]] = {

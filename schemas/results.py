@@ -1,4 +1,4 @@
-"""The result of a scenario's run: the JSON that demo and simulate write."""
+"""The result of running a scenario, as `hopyard demo` and `hopyard simulate` write it (JSON)."""
 
 from schemas.base import Message
 
@@ -24,7 +24,7 @@ class JobResult(Message, frozen=True, kw_only=True):
     """its first start"""
     ended_at: float | None
     wait_s: float
-    """without GPUs"""
+    """time that it spent without GPUs"""
     age_s: float | None
     """expected running time without waiting"""
     jct_s: float | None
@@ -34,19 +34,19 @@ class JobResult(Message, frozen=True, kw_only=True):
     """GPU time held"""
     restarts: int
     lost_gpu_s: float
-    """recomputed, or spent on checkpoints and restores"""
+    """GPU time spent on recomputing lost samples, on checkpoints and on restores"""
     placements: int = 0
     """how often it was placed and ran"""
     priority: float = 1.0
     nodes: tuple[str, ...] = ()
-    """where it ran, in the order of its first stay"""
+    """nodes on which it ran, in the order of its first run there"""
     merges: int = 0
-    """means taken of the weights of its copies"""
+    """how often the weights of its copies were averaged"""
     merge_steps_mean: float | None = None
-    """optimizer steps of a copy from one merge to the next; None, as below: nothing was merged"""
+    """optimizer steps of a copy between two merges; None, as in the next two fields: nothing was merged"""
     merge_steps_max: float | None = None
     copy_share_max: float | None = None
-    """the most that one copy did of the samples between two merges"""
+    """largest share of the samples between two merges that one copy did"""
 
 
 class RunResult(Message, frozen=True, kw_only=True):
@@ -54,20 +54,20 @@ class RunResult(Message, frozen=True, kw_only=True):
     policy: str
     seed: int
     speed: float | None
-    """cluster seconds per second; None in simulation"""
+    """cluster seconds per second of the wall clock; None in a simulation"""
     round_s: float
     jobs: dict[str, int]
-    """submitted, and the number in each final or open state"""
+    """number of jobs submitted, and in each state at the end"""
     metrics: dict[str, float | None]
     plans: PlanFigures
     event_log_hash: str
     events: int
     wall_s: float
     settings: dict[str, str | float | bool | None]
-    """what the services ran with, where it differs from the defaults"""
+    """settings of the services that differ from the defaults"""
     made_by: dict[str, str] = {}
     """versions of hopyard, Python and the libraries that compute, and the processor's vector instructions.
-    Empty: of a version before this was noted"""
+    Empty: the version that made it did not note them"""
     job_results: tuple[JobResult, ...] = ()
     """in the order of submission"""
 

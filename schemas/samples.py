@@ -7,14 +7,15 @@ from schemas.placement import Gang
 
 
 class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
-    """A sign of life of an agent, with what runs on its node."""
+    """An agent is alive; with what runs on its node."""
 
     life: PlainLine
+    """the agent's life, as in its NodeJoined"""
     workers: tuple[PlacementId, ...]
     progress: dict[JobId, Amount] = {}
-    """samples done so far by the jobs this node leads"""
+    """samples done so far by the jobs that this node leads"""
     troubles: tuple[PlainLine, ...] = ()
-    """what its jobs wait for that the node should give them, in words: a disk that does not answer, say"""
+    """what its jobs wait for because of the node, in words, such as a disk that does not answer"""
 
 
 class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
@@ -36,7 +37,7 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     """T_w of the same iterations"""
 
     def senders(self) -> tuple[NodeId, ...]:
-        """The leader speaks for the whole gang."""
+        """All nodes of the gang: its leader sends the samples of the others, too."""
         return self.gang.nodes
 
 

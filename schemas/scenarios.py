@@ -18,15 +18,16 @@ class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag
 
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
     rate_per_hour: Positive | None = None
-    """None: all at time 0"""
+    """None: all arrive at time 0"""
     mix: Name
     gpu_hours_mean: Positive | None = None
-    """scales the drawn sizes so that their mean is this; sizes stay inside their class"""
+    """mean to which the drawn sizes are scaled, each within the bounds of its class; None: they are not
+    scaled"""
     seed: int = 1
 
 
 class TraceColumns(File, frozen=True, kw_only=True):
-    """Which column of a CSV file with a header is what.
+    """Names of the columns of a CSV file with a header.
 
     Times are seconds, or as `COLUMN:UNIT` says: us, ms, s, min, h. Times of submission may also be dates.
     """
@@ -34,46 +35,47 @@ class TraceColumns(File, frozen=True, kw_only=True):
     submit: str
     gpus: str
     seconds: str | None = None
-    """how long the job ran on so many GPUs; None: a size is drawn from the class of its model"""
+    """how long the job ran on these GPUs; None: a size is drawn from the class of its model"""
     model: str | None = None
-    """None, or a model that the mix does not have: one of the mix is dealt"""
+    """None, or if the mix lacks the model: the job gets a model of the mix"""
     user: str | None = None
 
 
 class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="trace"):
-    """Arrivals from a file of a known format; models of the mix are given to its jobs."""
+    """Arrivals from a trace file; its jobs get models of the mix."""
 
     path: str
     format: Literal["philly", "microsoft", "gavel", "pollux"] | None = None
-    """None: by the look of the file"""
+    """None: it is recognised from the file"""
     columns: TraceColumns | None = None
-    """for a file of no known format"""
+    """for a CSV file in none of these formats"""
     mix: Name
     hours: tuple[HourOfDay, HourOfDay] | None = None
-    """only jobs that came between these hours of the day, by the trace's own clock"""
+    """only jobs that arrived between these hours of the day, by the trace's own clock"""
     limit: Annotated[int, Meta(ge=1)] | None = None
-    """only the first so many of them"""
+    """only the first `limit` of them"""
     sample: Annotated[int, Meta(ge=1)] | None = None
-    """so many of them, drawn by the seed"""
+    """only `sample` of them, drawn by the seed"""
     longest_gpu_hours: Positive | None = None
-    """a longer job is cut to this"""
+    """size to which a larger job is cut"""
     at_once: bool = False
-    """all jobs are there at time 0"""
+    """true: all jobs arrive at time 0"""
     by_size: bool = False
-    """a job whose model the trace does not name is dealt one of its own class of size"""
+    """true: a job without a model of its own gets one of its size class"""
     checkpoint_interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
     """seconds of running between two periodic checkpoints of a job"""
     seed: int = 1
 
 
 class ListedWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="listed"):
-    """Jobs written out, each with its arrival in seconds from the start."""
+    """Jobs that the scenario lists, each with its arrival."""
 
     jobs: Annotated[list["ArrivingJob"], Meta(min_length=1)]
 
 
 class ArrivingJob(File, frozen=True, kw_only=True):
     at_s: Annotated[float, Meta(ge=0, le=1e9)]
+    """seconds from the start"""
     job: JobFile
 
 
@@ -90,14 +92,14 @@ class ScenarioFile(File, frozen=True, kw_only=True):
     name: Name
     about: str = ""
     cluster: Name | ClusterFile
-    """a name of a cluster that ships with the product, or the cluster itself"""
+    """the name of a cluster that ships with hopyard, or the cluster itself"""
     workload: WorkloadSource
     settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """settings of the services, by the names that `hopyard config show` prints"""
     policies: list[PolicyChange] = msgspec.field(default_factory=list)
-    """chosen while it runs, after the one that the settings name"""
+    """policies that are chosen while it runs; it begins with the one that the settings name"""
     catalogue: CatalogueFile = CatalogueFile()
-    """models, data sets, GPUs and servers of the emulated world, beside those that ship with the product"""
+    """models, data sets, GPUs and servers of the emulated world, besides those that ship with hopyard"""
 
 
 class Arrival(Message, frozen=True, kw_only=True):

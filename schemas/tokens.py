@@ -1,4 +1,4 @@
-"""Who may do what: roles, tokens as they are stored, and who came with one."""
+"""Access to the API: roles, stored tokens, and the identity behind a request."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -9,14 +9,14 @@ from schemas.base import File, Message
 
 
 class Role(StrEnum):
-    """What the holder of a token may do; each role may also do what the roles before it may."""
+    """What the holder of a token may do; each role includes the roles above it in this list."""
 
     VIEWER = "viewer"
-    """reads"""
+    """may read"""
     SUBMITTER = "submitter"
-    """submits, and cancels jobs of its user"""
+    """may submit jobs, and cancel those of its user"""
     OPERATOR = "operator"
-    """all jobs, nodes, the policy"""
+    """may cancel any job, drain nodes and choose the policy"""
 
     def covers(self, needed: "Role") -> bool:
         return RANKS[self] >= RANKS[needed]
@@ -28,16 +28,16 @@ TokenUser = Annotated[str, Meta(max_length=100)]
 
 
 class TokenEntry(File, frozen=True, kw_only=True):
-    """What is stored of a token: everything but its secret. Times are Unix seconds."""
+    """A token as it is stored, without its secret. Times are Unix seconds."""
 
     token_id: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,40}$(?!\n)")]
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
-    """SHA-256 of the whole token: it has 256 random bits, which nobody guesses however fast the digest is"""
+    """SHA-256 of the whole token; a fast digest is safe, since a token has 256 random bits"""
     role: Role
     user: TokenUser = ""
-    """whose it is: of jobs submitted by it, and the account they may run as"""
+    """user of the jobs that are submitted with it, and the account as which they may run"""
     project: str = ""
-    """of jobs submitted by it; empty: any"""
+    """project of the jobs that are submitted with it; empty: any"""
     created_at: float
     expires_at: float | None = None
     """null: never"""
@@ -45,7 +45,7 @@ class TokenEntry(File, frozen=True, kw_only=True):
 
 
 class TokensFile(File, frozen=True, kw_only=True):
-    """What the setting `api_tokens` names."""
+    """The file that the setting `api_tokens` names."""
 
     tokens: tuple[TokenEntry, ...] = ()
 
@@ -60,9 +60,9 @@ class Identity(Message, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The user and the id of the token, as facts record them."""
+        """USER/TOKEN, as facts record who did something; a part that is empty is left out."""
         return "/".join(part for part in (self.user, self.token_id) if part)
 
 
 ITSELF = Identity(role=Role.OPERATOR)
-"""the stack itself, or a simulation, which has all services in one process"""
+"""the identity of the stack itself, or of a simulation"""

@@ -1,8 +1,8 @@
-"""Upgrades messages of earlier versions to the form of this one: raw messages in, raw messages out.
+"""Upgrades messages of earlier versions to the form of this version, as decoded mappings.
 
-Only forms change here, never meanings. Of version 0.1.0: a placement was GPUs by node (`configuration`), all
-of them in lockstep, and an order to start had each node of its gang together with its GPUs. Up to protocol 1
-`held_by` of a job left out was `to`, and `repetition` of who leads was `again`.
+The form changes, never the meaning. In version 0.1.0 a placement was GPUs by node (`configuration`) in
+lockstep, and StartOrdered listed each node of its gang with its GPUs. Up to protocol 1 the field `held_by` of
+LeftOut was named `to`, and `repetition` of ServiceLed was named `again`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ Raw = dict[str, Any]
 
 
 def upgraded(raw: Raw) -> Raw:
-    """A fact or sample as a mapping, of whichever version. One of this version comes back as it is."""
+    """The fact or sample in the form of this version; returned unchanged if it has that form."""
     upgrade = UPGRADES.get(str(raw.get("fact") or raw.get("sample")))
     return upgrade(raw) if upgrade else raw
 
@@ -47,12 +47,12 @@ def _led(raw: Raw) -> Raw:
 
 
 def _renamed(raw: Raw, old: str, new: str, default: object) -> Raw:
-    """`default` where neither name is there."""
+    """`raw` with the field `old` renamed to `new`; `default`: its value if the field is missing."""
     return {new: raw.get(old, default)} | {name: value for name, value in raw.items() if name != old}
 
 
 def _order(raw: Raw) -> Raw:
-    """The placer of 0.1.0 wrote the nodes in the order of their ids."""
+    """StartOrdered of 0.1.0, whose nodes were in the order of their ids already."""
     pairs = raw.get("gang")
     if not isinstance(pairs, list):
         return raw
@@ -67,4 +67,4 @@ UPGRADES: Mapping[str, Callable[[Raw], Raw]] = {
     "service.led": _led,
     "throughput": _with_gang,
 }
-"""by tag"""
+"""upgrade of a message, by its tag"""

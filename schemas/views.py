@@ -1,4 +1,4 @@
-"""Views for users: jobs, nodes and rounds as the monitor sees them. Also the bodies of the HTTP API."""
+"""What users see of jobs, nodes, plans and services: bodies of the HTTP API, and replies of the monitor."""
 
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ class JobView(Message, frozen=True, kw_only=True):
     age_s: float | None = None
     latency_ratio: float | None = None
     expected_wait_s: float | None = None
-    """while it waits: how long it will have waited in all, roughly (as in `WhyView`)"""
+    """while it waits: how long it will have waited in all, roughly; see `WhyView`"""
     samples_done: float = 0.0
     restarts: int = 0
     gang: Gang | None = None
@@ -33,28 +33,28 @@ class JobView(Message, frozen=True, kw_only=True):
     reason: str = ""
     """why it failed or was rejected"""
     unmeasured: str = ""
-    """while it waits to be measured: where and why it could not be last"""
+    """while it waits to be measured: on which node the last attempt failed, and why"""
     preemptions: tuple["PreemptionView", ...] = ()
-    """only where one job is asked for: the last ones, oldest first"""
+    """only in the answer for a single job: the last ones, oldest first"""
     interruptions: int = 0
-    """how often a run ended by what was no fault of the job"""
+    """how often a run ended by no fault of the job"""
     failures: int = 0
     """how often its own processes failed"""
     exit_code: int | None = None
-    """of the process that failed or was interrupted last"""
+    """exit code of the process that failed or was interrupted last"""
     signal: int | None = None
-    """that ended that process"""
+    """signal that ended that process"""
     checkpoints: int = 0
-    """written so far, when it was stopped as well"""
+    """number of checkpoints written so far, also at stops"""
     samples_saved: float = 0.0
-    """in the newest checkpoint"""
+    """samples in the newest checkpoint"""
     saved_at: float | None = None
     """time of the newest checkpoint; null: there is none, or its run is no longer kept"""
     running_s: float = 0.0
-    """all its runs together; counted against `spec.time_limit_s`"""
+    """running time of all its runs, which counts against `spec.time_limit_s`"""
     nodes: tuple[NodeId, ...] = ()
-    """only where one job is asked for: nodes where its processes were ordered to start, also to be
-    measured"""
+    """only in the answer for a single job: nodes on which its processes were ordered to start, also for
+    measurements"""
 
 
 class PreemptionView(Message, frozen=True, kw_only=True):
@@ -67,15 +67,15 @@ class PreemptionView(Message, frozen=True, kw_only=True):
     cause: Cause | None = None
     """null in logs of earlier versions"""
     samples_done: float = 0.0
-    """in the checkpoint"""
+    """samples in the checkpoint"""
     detail: str = ""
-    """of a run that was interrupted or failed: the last words of its processes"""
+    """of a run that was interrupted or failed: the reason, and the last lines of its process"""
     exit_code: int | None = None
     signal: int | None = None
 
 
 class JobSorting(StrEnum):
-    """In which order jobs are listed; jobs alike in it follow one another by submission, newest first."""
+    """The order in which jobs are listed; within equal jobs the newest submission comes first."""
 
     SUBMITTED = "submitted"
     """oldest submission first"""
@@ -92,16 +92,16 @@ class JobSorting(StrEnum):
 
 
 class HolderView(Message, frozen=True, kw_only=True):
-    """A job that holds GPUs which another could use."""
+    """A job that holds GPUs that a waiting job could use."""
 
     job_id: JobId
     gpus: int
-    """GPUs of types that the waiting job may use, which this one holds or is promised"""
+    """number of these GPUs, which it has or is about to get"""
     submitted_at: float
     started_at: float | None = None
-    """of its present run; null: it is still starting"""
+    """start of its present run; null: it is still starting"""
     standing: Standing | None = None
-    """in the plan that left the other out"""
+    """its standing in the plan that left the waiting job out"""
 
 
 class WhyView(Message, frozen=True, kw_only=True):
@@ -115,26 +115,26 @@ class WhyView(Message, frozen=True, kw_only=True):
     """as in `LeftOut`"""
     plan_id: PlanId | None = None
     expected_wait_s: float | None = None
-    """rough, and what it has waited is part of it: the mean latency ratio of the jobs that ended lately
-    (RAQLR, Hops eq. 7) × this job's age; null unless it waits for GPUs"""
+    """rough estimate of its whole waiting time, including what it has waited: the mean latency ratio of the
+    jobs that ended lately (RAQLR, Hops eq. 7) × this job's age; null unless it waits for GPUs"""
     since: float | None = None
-    """time from which on the reason holds"""
+    """time since which the reason holds"""
     wait_s: float = 0.0
-    """so far"""
+    """waiting time so far"""
     plan: "PlanView | None" = None
-    """the newest that left it out; of a running job, the one that gave it its place"""
+    """the newest plan that left it out; of a running job, the plan that placed it"""
     position: int | None = None
-    """among the jobs that this plan left out, in the order of its queue, from 1"""
+    """its position among the jobs that this plan left out, in the order of the queue, from 1"""
     queue_length: int | None = None
-    """number of jobs that it left out"""
+    """number of jobs that this plan left out"""
     standing: Standing | None = None
-    """the job's in this plan, by `plan.measures`"""
+    """the job's standing in this plan, in the units of `plan.measures`"""
     holders: tuple[HolderView, ...] = ()
-    """who has what it could use, most GPUs first"""
+    """the jobs that have GPUs that it could use; those with most GPUs come first"""
     gang: Gang | None = None
-    """where it runs or starts"""
+    """the gang on which it runs or is about to run"""
     estimated_throughput: float | None = None
-    """samples/s there"""
+    """estimated samples/s of this gang"""
     last_preemption: PreemptionView | None = None
 
 
@@ -144,14 +144,14 @@ class NodeView(Message, frozen=True, kw_only=True):
     """alive, draining or lost"""
     gpus_free: int
     jobs: dict[JobId, int]
-    """GPUs by job"""
+    """GPUs in use, by job"""
     heartbeat_age_s: float | None
     withheld: dict[int, str] = {}
-    """GPUs that no job gets, by index, and why"""
+    """GPUs that no job gets, by index, with the reason"""
     reason: str = ""
-    """why it drains, where somebody said"""
+    """why it drains; empty: no reason was given"""
     left_s: float | None = None
-    """cluster seconds until it goes away; null: it is not known to go"""
+    """cluster seconds until it goes away; null: not known to go away"""
 
 
 class PlanView(Message, frozen=True, kw_only=True):
@@ -180,13 +180,13 @@ class ServiceState(StrEnum):
     """it runs but is not ready: it has not caught up with the stream, or the bus is away"""
     UP = "up"
     STUCK = "stuck"
-    """it lives and does not work; it ends, and another leads in its place"""
+    """it runs but does not do its work; it gives up its lease and ends, so that another instance can lead"""
     FAILED = "failed"
     """it ended with an error; its supervisor may start it again"""
     ENDED = "ended"
     """it ended as ordered"""
     GONE = "gone"
-    """it ended without a report, or is out of reach"""
+    """it ended without a report, or cannot be reached"""
 
 
 class ServiceView(Message, frozen=True, kw_only=True):
@@ -195,25 +195,25 @@ class ServiceView(Message, frozen=True, kw_only=True):
     name: str
     state: ServiceState
     since: float
-    """start of its present life"""
+    """start of its present process"""
     at: float
     """time of the report"""
     restarts: int = 0
-    """starts that followed an end which was not ordered"""
+    """number of starts after an end that was not ordered"""
     last_error: str = ""
     last_error_at: float | None = None
     troubles: tuple[str, ...] = ()
-    """what it does without, in words: a policy that cannot be loaded, or a disk, say"""
+    """what does not work, in words, such as a policy that cannot be loaded or a full disk"""
     quarantined: tuple[Death, ...] = ()
-    """facts that it skips, since it ended by each of them twice, or that keep it down"""
+    """facts that it skips because each ended it twice, or that keep it down"""
     instance: int = 1
     """its number among the instances of the service"""
     leads: bool = True
-    """whether it acts; if not, it follows the instance that does"""
+    """whether it decides and publishes; if not, it only follows the facts"""
     worked_at: float | None = None
-    """when it last did what it is for, as far as it reports; null: not in this life"""
+    """when it last did its main work, as far as it reports that; null: not since its start"""
     last_activity: str = ""
-    """the fact that it published, or the kind of message that it handled, as `plan.published`, `heartbeat`"""
+    """the last fact that it published or message that it handled, as `plan.published` or `heartbeat`"""
     last_activity_at: float | None = None
 
 
@@ -224,7 +224,7 @@ class StatusView(Message, frozen=True, kw_only=True):
     jobs: dict[str, int]
     """number of jobs by state"""
     gpus: dict[GpuType, tuple[int, int]]
-    """busy and all GPUs by type, lost nodes left out"""
+    """(busy, all) GPUs by type, those of lost nodes left out"""
     nodes: dict[str, int]
     policy: str | None
     plan: PlanView | None
@@ -232,7 +232,7 @@ class StatusView(Message, frozen=True, kw_only=True):
     """mean latency ratio of the jobs that ended lately (Hops eq. 7)"""
     metrics: dict[str, float | None]
     speed: float = 1.0
-    """of the cluster's clock: cluster seconds per second"""
+    """cluster seconds per second of the wall clock"""
     services: tuple[ServiceView, ...] = ()
 
 
@@ -256,11 +256,11 @@ class NodePage(Message, frozen=True, kw_only=True):
 class Submitted(Message, frozen=True, kw_only=True):
     job_id: JobId
     created: bool
-    """false: the same idempotency key came before, this is that job"""
+    """false: a submission with the same idempotency key came before; this is its job"""
 
 
 class Cancelled(Message, frozen=True, kw_only=True):
-    """The withdrawal is stored. A job that ended in the meantime keeps the end it had."""
+    """The cancellation is stored. A job that has ended in the meantime stays as it ended."""
 
     job_id: JobId
 
@@ -271,11 +271,11 @@ class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class PolicyPage(Message, frozen=True, kw_only=True):
     policies: tuple[str, ...]
-    """names; a last `*`: any `module:attribute` besides"""
+    """names of policies; `*` at the end: any `module:attribute` can be chosen too"""
 
 
 class ClockView(Message, frozen=True, kw_only=True):
-    """The cluster's clock at the moment of an answer: the header `Hopyard-Clock`, as JSON."""
+    """The cluster's clock at the time of an answer, in the header `Hopyard-Clock` as JSON."""
 
     now: float
     """cluster time"""
@@ -293,7 +293,7 @@ class Problem(Message, frozen=True, kw_only=True):
     detail: str
     type: str = "about:blank"
     field: str | None = None
-    """the field that is wrong, as a path such as `$.gpus[1]`"""
+    """the invalid field, as a path such as `$.gpus[1]`; null: no single field"""
 
 
 class NodeDrain(Message, frozen=True, kw_only=True):
@@ -302,13 +302,13 @@ class NodeDrain(Message, frozen=True, kw_only=True):
 
 
 class SettingView(Message, frozen=True, kw_only=True):
-    """A setting in force. A secret that is set shows as stars."""
+    """A setting in force. Secrets are shown as asterisks."""
 
     name: str
     value: str | int | float | bool
     default: str | int | float | bool
     source: str
-    """who set it: a file, the environment, a scenario, …; `default`: nobody"""
+    """where its value is from: a file, the environment, a scenario, …, or `default`"""
     doc: str
     """what it means"""
 
@@ -316,4 +316,4 @@ class SettingView(Message, frozen=True, kw_only=True):
 class SettingsView(Message, frozen=True, kw_only=True):
     settings: tuple[SettingView, ...]
     scope: str = ""
-    """in words: of which stack, or of which shell"""
+    """in words, whose settings they are: those of a stack, or of a shell"""

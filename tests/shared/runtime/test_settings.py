@@ -116,7 +116,7 @@ def test_every_setting_is_described() -> None:
     seed, gap = described["seed"], described["gap"]
     assert (seed.value, seed.default, seed.source) == (5, 1, "environment")
     assert (gap.value, gap.default, gap.source) == (0.01, 0.01, "default")
-    assert seed.doc == "root of all randomness: the emulated world, the workload"
+    assert seed.doc == "seed of all random numbers: of the emulated world and of workloads"
     assert [name for name, each in described.items() if not each.doc] == []
 
 
