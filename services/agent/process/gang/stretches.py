@@ -1,7 +1,4 @@
-"""Sums up rank 0's messages into observations, each over as long a stretch as all before it together.
-
-Pure.
-"""
+"""Sums up messages of rank 0 into observations, each as long as all before it together. Pure."""
 
 from collections import deque
 from itertools import chain

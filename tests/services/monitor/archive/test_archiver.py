@@ -267,7 +267,7 @@ def test_an_emptied_archive_is_said_and_not_begun_anew(tmp_path: Path) -> None:
         stage.streams.store(100)
         await stage.came_to(195, led=195, snapshot=195)
         await stage.look()
-        assert "is empty, and facts 1 to 72 are not in the stream" in stage.archiver.troubles()[0]
+        assert "is empty, and the stream no longer has facts 1 to 72" in stage.archiver.troubles()[0]
         assert [one.value for one in stage.archiver.metrics() if one.name == "archive_failing"] == [1.0, 0.0]
         assert stage.streams.dropped == 72
         assert not archive.exists()
