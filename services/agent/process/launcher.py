@@ -49,8 +49,8 @@ class Launcher:
         self._order = order
         self._command = command
         self._script = launch.script_of(command)
-        has_meeting = claim is None and self._script is None and order.gang.gpus > 1
-        self._held = HeldPorts("") if has_meeting else None
+        holds_port = claim is None and self._script is None and order.gang.gpus > 1
+        self._held = HeldPorts("") if holds_port else None
         """holds the port at which ranks meet rank 0, if the command is no Python script: only scripts report
         a port"""
         port = self._held.ports[0] if self._held else None

@@ -166,9 +166,9 @@ class Archiver:
             )
         if self._is_emptied(kind):
             raise NotArchived(
-                f"{self._reader.folder} is empty, and the stream no longer has facts 1 to {extent.first - 1}: "
-                "mount the folder, or put its files back; HOPYARD_ALLOW_LOST_FACTS=1 begins an archive without "
-                "these facts"
+                f"{self._reader.folder} is empty, and the stream no longer has facts 1 to {extent.first - 1}"
+                ": mount the folder, or put its files back; HOPYARD_ALLOW_LOST_FACTS=1 begins an archive "
+                "without these facts"
             )
         wanted = taken_next(there, extent.first, extent.last, self._settings.archive_file_messages)
         if wanted is None:

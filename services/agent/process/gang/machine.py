@@ -33,8 +33,8 @@ STOP_CHECK_S, STOP_CHECKS = 0.5, 5
 LAST_WORDS_S = 2.0
 """seconds for the other ranks' last messages, once a rank has ended badly"""
 SAVE_MAX_S = 600.0
-"""the most that the last save's duration, which a rank reports, can add to the grace; a job whose saves take
-longer must ask for a longer grace itself"""
+"""the most of the last save's duration, which a rank reports, that counts for the grace; a job whose saves
+take longer must ask for a longer grace in its file"""
 LEAVING_S = 10.0
 """seconds for processes to exit, once all ranks have sent their last messages"""
 NO_COPY = "its script does not call attach of hopjob: it cannot train a share of its job as a copy"
@@ -92,7 +92,7 @@ class Gang:
     def begin(self) -> Actions:
         """Start its ranks, or count as up, or fail if its command cannot do what is ordered.
 
-        Nothing if stopped.
+        It does nothing if the gang was ordered to stop before.
         """
         if self.state is not G.STARTING:
             return []
