@@ -18,18 +18,18 @@ class Grid(Message, frozen=True, kw_only=True):
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | None, ...], ...]
-    """None: there is no such figure"""
+    """None: the figure does not exist here"""
 
 
 class Benchmark(Message, frozen=True, kw_only=True):
-    """The figures of one measurement, and what they hold for."""
+    """The figures of one measurement, and its conditions."""
 
     name: str
     conditions: str
     figures: tuple[Reading, ...]
     grid: Grid | None = None
     wall_s: float = 0.0
-    """that the measurement took, real seconds"""
+    """real seconds that the measurement took"""
 
 
 class BenchReport(Message, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(asked: Growth) -> Benchmark:
-    """Events go on as they come: the peak of memory is that of all runs so far."""
+    """Run each size. Events are not kept; the peak of memory is that of all runs so far."""
     rows = tuple(_row(first_jobs(asked.scenario, count)) for count in sorted(asked.counts))
     return Benchmark(
         name="simulation",
@@ -35,7 +35,7 @@ def growth(asked: Growth) -> Benchmark:
 
 
 def first_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
-    """The scenario with so many of its jobs."""
+    """The scenario with its first so many jobs."""
     match scenario.workload:
         case PoissonWorkload() as drawn:
             workload: WorkloadSource = msgspec.structs.replace(drawn, count=count)

@@ -12,7 +12,7 @@ SYNCS = 100
 
 
 def machine_facts(folder: Path) -> dict[str, str]:
-    """Label → text. `folder`: on the disk that will be written to."""
+    """Label → text. `folder`: on the disk that is measured."""
     busy, _, _ = os.getloadavg()
     return {
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
@@ -25,7 +25,7 @@ def machine_facts(folder: Path) -> dict[str, str]:
 
 
 def sync_s(folder: Path) -> float:
-    """Median time to put a few bytes on the disk: what every stored fact waits for. Seconds."""
+    """Median seconds to sync a few bytes to disk, for which every stored fact waits."""
     path = folder / "sync"
     times = []
     with path.open("wb", buffering=0) as file:

@@ -19,19 +19,19 @@ from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution, Solve
 
 QUEUE = "fifo-skipping"
-"""a policy that solves nothing: what is left is the engine and the services"""
+"""a policy without a solver, so that only the engine and the services are measured"""
 PROGRAM = "hops"
 RUNS = (("hops-64", QUEUE), ("hops-512", QUEUE), ("hops-64", PROGRAM), ("hops-512", PROGRAM))
 """scenario and policy"""
 TIMES = 3
-"""each is run; the machine's other work only ever adds to a run, so the cheapest says most"""
+"""runs of each; other work on the machine only adds to a run, so the cheapest counts"""
 
 solving_s: list[float] = []
 """CPU seconds of every solve of `TimedHops`"""
 
 
 class TimedHops(Hops):
-    """Looks on as its programs are solved. Of the module of `Hops`: what comes from elsewhere is checked."""
+    """`Hops`, noting the CPU seconds of its solves. `__module__` is that of Hops: others are checked."""
 
     __module__ = Hops.__module__
 
@@ -54,7 +54,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulation(times: int = TIMES, runs: Sequence[tuple[str, str]] = RUNS) -> Benchmark:
-    """Each of `runs` so many times, of which the cheapest counts."""
+    """Run each of `runs` so many times; the cheapest counts."""
     simulate(load_scenario("tiny"))  # brings what is imported late
     cheapest = [(*one, min((_run(*one) for _ in range(times)), key=lambda run: run.cpu_s)) for one in runs]
     return Benchmark(

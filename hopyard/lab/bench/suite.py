@@ -24,14 +24,14 @@ class BenchRun(msgspec.Struct, frozen=True):
     data: Path
     """an empty folder"""
     scale: float
-    """how many jobs and facts, in multiples of the usual number"""
+    """factor on the usual numbers of jobs and facts"""
     say: Say
     trials: Trials = Trials()
-    """of the solver, and sizes and instances of the policies"""
+    """options for the solver; sizes and instances for the policies too"""
     grown: Growth | None = None
-    """of a simulation with its jobs, in place of the usual runs"""
+    """a simulation by number of jobs, in place of the usual runs"""
     python: Path | None = None
-    """that has torch; None: whichever is found"""
+    """a Python with torch; None: the first that is found"""
     times: int = TIMES
     """runs of each simulation, of which the cheapest counts; `access` has eight slices for each"""
 

@@ -32,11 +32,11 @@ from services.agent.tasks import LastReport, Report, Started
 
 MODELS = ("shapes", "spirals", "sums", "waves")
 ROUNDS = 100
-"""of each job, while all are resident"""
+"""turns of each job while all are resident"""
 WARM = 10
-"""rounds of each before that count"""
+"""rounds of each before measuring"""
 TASKS = 20
-"""of a job before it makes place for the next, where one is there at a time"""
+"""rounds of a job before it gives way to the next, where there is one at a time"""
 LIMIT_S = 300.0
 LOOK_EVERY_S = 0.02
 NODE = Node(
@@ -48,11 +48,11 @@ NODE = Node(
     network_bandwidth=1e9,
 )
 WAYS: Mapping[str, Switching] = {"new process": "default", "fork": "pipeswitch", "resident": "hare"}
-"""ours, and the paper's beside it"""
+"""our figures, with the paper's beside them"""
 PAPER = Workload(model="none of its", dataset="-", batch_size=1)
 
 Span = tuple[float, float]
-"""when a task began and was over, seconds of the machine's clock"""
+"""beginning and end of a task, seconds of the machine's clock"""
 
 
 async def switching(data: Path, python: Path, say: Say) -> Benchmark:
@@ -126,7 +126,7 @@ class JobNode:
         self.runner.start(self._order(name, model, sync), (0,))
 
     async def train(self, name: str) -> None:
-        """Once it is up."""
+        """Wait until the job is up."""
         await self.until(lambda: any(isinstance(one, Started) for one in self._of(name)), name)
         self.runner.train(PlacementId(name), "")
 
@@ -194,7 +194,7 @@ async def running(data: Path, python: Path, *, template: bool) -> AsyncIterator[
 
 
 async def _one_by_one(data: Path, python: Path, *, template: bool) -> dict[str, float]:
-    """Seconds by model: each job makes place for the next."""
+    """Seconds by model, when each job gives way to the next."""
     async with running(data, python, template=template) as node:
         names = ["first", *MODELS]
         for before, name in pairwise(["", *names]):
@@ -209,7 +209,7 @@ async def _one_by_one(data: Path, python: Path, *, template: bool) -> dict[str, 
 
 
 async def in_turns(node: JobNode, models: Sequence[str], rounds: int) -> dict[str, list[Span]]:
-    """Tasks by model, from the time on when all are there."""
+    """Tasks by model, once all jobs are up."""
     for place, model in enumerate(models):
         node.start(model, model, Relaxed(tasks=((1,),), rota=RotaId("all"), place=place))
         await node.train(model)

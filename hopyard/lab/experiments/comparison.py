@@ -94,7 +94,7 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
 
 
 def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
-    """The same without what only policies differ in: for the rules of one policy's queue."""
+    """The same for the rules of one policy's queue: without measures in which only policies differ."""
     outcomes = arms_of(finished)
     yield "## The rules side by side"
     yield _conditions(finished)
@@ -127,7 +127,7 @@ def swept(finished: Sequence[Finished], label: str) -> Iterator[Part]:
 def _judged(
     group: str, outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str
 ) -> Iterator[Part]:
-    """The headline, what it means, and what to beware of."""
+    """The headline, its meaning, and warnings."""
     found = verdicts(group, outcomes)
     if found:
         sentence = in_short(found)
@@ -168,7 +168,7 @@ def _summaries(finished: Sequence[Finished], measure: Measure) -> dict[str, dict
 
 
 def _places(finished: Sequence[Finished]) -> list[tuple[float | None, list[Finished]]]:
-    """By place in the sweep; all at none, where nothing is swept."""
+    """Runs by place in the sweep; without a sweep all are at None."""
     return [*places_of(finished).items()] or [(None, list(finished))]
 
 
@@ -196,7 +196,7 @@ def _figure(
 
 
 def _conditions(finished: Sequence[Finished]) -> str:
-    """What every result has to be read with: rounds, seeds, and the settings that differ."""
+    """The conditions of all results: rounds, seeds, and settings that differ."""
     results = [one.outcome.result for one in finished]
     seeds = sorted({result.seed for result in results})
     rounds = sorted({result.round_s for result in results})
@@ -224,7 +224,7 @@ def _settings(outcome: Simulated) -> list[str]:
 
 
 def _headline(outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str) -> Table:
-    """Ours, and in the row below the paper's."""
+    """Our figures, and in the row below the paper's."""
     if not any(arm in reported for arm in outcomes):
         cells = [[f"**{arm}**", *_cells(found, HEADLINE)] for arm, found in outcomes.items()]
         return Table(["", *(f">{heading}" for heading in HEADINGS)], cells)
@@ -288,7 +288,7 @@ def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str
 def _pictures(
     outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], prefix: str
 ) -> Iterator[Part]:
-    """Those that have anything to show."""
+    """The sections that have figures."""
     if not any(one.holds for found in outcomes.values() for one in found):
         yield "No job ever had a GPU: there is nothing to draw."
         return
@@ -319,7 +319,7 @@ def _pictures(
 
 
 def _gantt(first: Mapping[str, Simulated], prefix: str) -> Iterator[Part]:
-    """Of one seed, since jobs have their times at one."""
+    """A picture of one seed, since jobs have other times at another."""
     seed = next(iter(first.values())).result.seed
     yield Picture(
         f"{prefix}-gantt",
@@ -358,7 +358,7 @@ def _came_to(job: JobResult | None) -> str:
 
 
 def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name: str) -> Iterator[Picture]:
-    """Panels of what no job has are left out."""
+    """Distributions over jobs, without panels for which no job has a value."""
     panels = {
         label: {arm: _pooled(found, field, scale) for arm, found in outcomes.items()}
         for label, field, scale in (
@@ -375,7 +375,7 @@ def _cdfs(outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str], name
 
 
 def _far_spread(found: Mapping[str, Sequence[float]]) -> bool:
-    """Most of the jobs would be one line at the left edge."""
+    """Whether an axis should be logarithmic, since else most jobs would be at its left edge."""
     every = [value for values in found.values() for value in values]
     return bool(every) and max(every) > FAR * median(every)
 

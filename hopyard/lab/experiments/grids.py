@@ -30,14 +30,14 @@ from shared.domain.policy_names import parted, written
 HOUR_S = 3600.0
 HOPS = Contender("hops", "hops")
 POLICIES = ("hops", "sia", "gavel")
-"""that the paper compares"""
+"""policies that the paper compares"""
 PRIORITIES = ("lr", "las", "sjf", "srtf", "ftf", "fifo")
 QUICK_RATES = (20.0, 80.0)
 ASKED = "side by side"
 
 
 def asked(options: Options) -> Iterator[Case]:
-    """Every policy as it was named, and nothing else."""
+    """Every policy exactly as it was named."""
     for policy in options.policies:
         setup = Setup(policy.policy, policy.overrides)
         yield from _seeded(options, ASKED, policy.label, setup)

@@ -24,7 +24,7 @@ TABLE = "figures.csv"
 COLUMNS = ("group", "arm", "measure", "unit", "at", "mean", "half_width", "values")
 DIGITS = 6
 KEPT_APART = ("scenario", "scenario hash")
-"""what a report says about itself and another in the same folder must say, too"""
+"""members in which a report must agree with another in the same folder"""
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
@@ -37,9 +37,9 @@ class Figure(Message, frozen=True, kw_only=True):
     unit: str
     mean: float
     half_width: float | None
-    """of the 95 % interval over seeds"""
+    """half width of the 95 % interval over seeds"""
     values: tuple[float, ...]
-    """one a seed"""
+    """values, one for each seed"""
     at: float | None = None
     paper: float | None = None
 
@@ -56,11 +56,11 @@ class Picture(msgspec.Struct, frozen=True):
     caption: str
     png: bytes
     svg: str = ""
-    """what the page shows instead"""
+    """a picture that the page shows instead"""
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """A long table that the page shows when it is asked to."""
+    """A long table that the page hides until it is opened."""
 
     title: str
     table: Table
@@ -141,7 +141,7 @@ def markdown(report: Report) -> str:
 
 
 def page(report: Report) -> str:
-    """One HTML file that needs no other: what stands first, the contents, the rest."""
+    """One HTML file without further files: the beginning, the contents, the rest."""
     headings = _Headings()
     parts = [headings.rendered(part) if isinstance(part, str) else _html(part) for part in report.parts]
     first = next((i for i, part in enumerate(report.parts) if str(part).startswith("#")), len(parts))

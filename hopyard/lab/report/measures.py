@@ -8,7 +8,7 @@ from hopyard.lab.report.statistics import Summary
 
 HOUR_S = 3600.0
 RESOLUTION = 1e-6
-"""of what is shown, in whatever unit: below it is what adding floating-point numbers leaves"""
+"""values below this, in any unit, are rounding errors"""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class Measure(msgspec.Struct, frozen=True):
     title: str
     unit: str = ""
     scale: float = 1.0
-    """what one unit is, in the metric's own"""
+    """the unit shown, in units of the metric"""
 
     @property
     def heading(self) -> str:
@@ -63,7 +63,7 @@ JOB_MEASURES = (
     Measure("latency_ratio", "LR"),
     Measure("ftf_rho", "FTF ρ"),
 )
-"""what jobs are compared by, one against itself under another policy; fields of `JobResult`"""
+"""measures for comparing a job with itself under another policy; fields of `JobResult`"""
 
 TERMS = {
     "JCT": "**JCT**, job completion time: from submission to completion",
@@ -78,7 +78,7 @@ TERMS = {
     "decision": "**decision**: from the first look at the cluster to the plan",
     "gap": "**gap**: how far a plan can be from the best one, proven",
 }
-"""what the headings of tables say in short"""
+"""abbreviations in the headings of tables"""
 
 
 def explained(headings: Iterable[str], *, but: Iterable[str] = ()) -> str:
@@ -88,7 +88,7 @@ def explained(headings: Iterable[str], *, but: Iterable[str] = ()) -> str:
 
 
 def figure(value: float | None, *, signed: bool = False) -> str:
-    """Three digits, as far as they say something."""
+    """A value with three digits."""
     if value is None:
         return "–"
     if abs(value) < RESOLUTION:
@@ -100,14 +100,14 @@ def figure(value: float | None, *, signed: bool = False) -> str:
 
 
 def says_little(summary: Summary, *, signed: bool = False) -> bool:
-    """The interval is wider than half of the figure; of a difference: it contains 0."""
+    """Whether the interval is wider than half of the figure or, of a difference, contains 0."""
     if summary.half_width is None or summary.half_width < RESOLUTION:
         return False
     return summary.half_width > abs(summary.mean) * (1.0 if signed else 0.5)
 
 
 def spread(summary: Summary | None, scale: float = 1.0, *, signed: bool = False, marked: bool = True) -> str:
-    """Mean ± half the 95 % interval; `marked`: with a ? where that says little."""
+    """Mean ± half the 95 % interval; `marked`: with a ? if that says little."""
     if summary is None:
         return "–"
     mean = figure(summary.mean / scale, signed=signed)

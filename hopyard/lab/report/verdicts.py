@@ -22,7 +22,7 @@ class Distance(Message, frozen=True, kw_only=True):
     arm: str
     mean: float
     difference: Summary
-    """seed by seed, in the unit of the measure"""
+    """difference seed by seed, in the unit of the measure"""
 
     @property
     def apart(self) -> bool:
@@ -37,17 +37,17 @@ class Verdict(Message, frozen=True, kw_only=True):
     best: str
     mean: float
     others: tuple[Distance, ...]
-    """the nearest first"""
+    """the others, the nearest first"""
     text: str
 
     @property
     def decided(self) -> bool:
-        """The best is apart from every other."""
+        """Whether the best differs from every other."""
         return all(one.apart for one in self.others)
 
 
 def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
-    """One a measure that every policy has; none where there is nobody to compare with."""
+    """A verdict on each measure that every policy has; none for a single policy."""
     if len(outcomes) < 2:  # noqa: PLR2004 - two make a comparison
         return []
     found = (_verdict(group, measure, outcomes) for measure in HEADLINE)
@@ -81,7 +81,7 @@ def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simul
 
 
 def _by_seed(outcomes: Sequence[Simulated], measure: Measure) -> dict[int, float]:
-    """Runs that have no such figure are left out."""
+    """The figures by seed; runs without one are left out."""
     return {
         outcome.result.seed: value / measure.scale
         for outcome in outcomes

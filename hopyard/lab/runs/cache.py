@@ -15,13 +15,13 @@ from schemas.scenarios import TraceWorkload
 from shared.runtime.plugins import POLICIES, is_file
 
 CODE = ("schemas", "shared", "services", "loadgen", __package__)
-"""packages whose every source takes part in an outcome; the rest of `hopyard` only shows outcomes"""
+"""packages whose sources all affect an outcome; the rest of `hopyard` only shows outcomes"""
 SOURCES = (".py", ".yaml")
 SUFFIX = ".run"
 
 
 def name_of(trial: Trial) -> str:
-    """Readable, and a digest of the trial, of the trace it reads and of all code that takes part."""
+    """A readable name with a digest of the trial, its trace and all code that affects it."""
     digest = blake2b(msgspec.json.encode(trial, order="deterministic"), digest_size=8)
     digest.update(_code())
     if isinstance(trial.scenario.workload, TraceWorkload):
@@ -35,14 +35,14 @@ def name_of(trial: Trial) -> str:
 
 
 def keep(path: Path, kept: StoredOutcome) -> None:
-    """All or nothing: an interrupted run leaves no half outcome."""
+    """Store an outcome atomically: an interrupted run leaves none."""
     draft = path.with_suffix(".draft")
     draft.write_bytes(zlib.compress(msgspec.msgpack.encode(kept)))
     draft.replace(path)
 
 
 def kept_at(path: Path) -> StoredOutcome | None:
-    """None where there is none, or one that cannot be read."""
+    """The stored outcome; None if there is none, or it cannot be read."""
     try:
         return msgspec.msgpack.decode(zlib.decompress(path.read_bytes()), type=StoredOutcome)
     except (OSError, zlib.error, msgspec.DecodeError):
@@ -55,7 +55,7 @@ def _code() -> bytes:
 
 
 def digest_of(folder: Traversable) -> bytes:
-    """Of every source below a folder, by its path in it."""
+    """Digests of every source below a folder, by its path in it."""
     digest = blake2b(digest_size=8)
     for path, file in sorted(_sources(folder, "")):
         digest.update(path.encode() + b"\0" + file.read_bytes())

@@ -18,7 +18,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     arm: str
     trial: Trial
     at: float | None = None
-    """place on the axis of a sweep"""
+    """value on the axis of a sweep"""
 
     @property
     def seed(self) -> int:
@@ -31,7 +31,7 @@ class Finished(msgspec.Struct, frozen=True):
     case: Case
     outcome: Simulated
     bound: Bounded | None = None
-    """what no scheduler could beat on its jobs; None: nobody asked, or there is none"""
+    """bounds for any scheduler on its jobs; None: not asked for, or unknown"""
 
 
 BOUND = "(bound)"
@@ -55,7 +55,7 @@ def placed(case: Case) -> tuple[str, float | None, int]:
 
 
 def groups_of(finished: Iterable[Finished]) -> dict[str, list[Finished]]:
-    """In the order of their first appearance, as all that follow."""
+    """Groups in the order of their first appearance, like all that follow."""
     found: dict[str, list[Finished]] = {}
     for one in finished:
         found.setdefault(one.case.group, []).append(one)
@@ -78,6 +78,6 @@ def places_of(finished: Iterable[Finished]) -> dict[float, list[Finished]]:
 
 
 def values_of(outcomes: Sequence[Simulated], metric: str) -> list[float]:
-    """One a seed; runs that have no such figure are left out."""
+    """Values, one for each seed; runs without one are left out."""
     found = (outcome.result.metrics.get(metric) for outcome in outcomes)
     return [value for value in found if value is not None]

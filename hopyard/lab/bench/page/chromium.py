@@ -61,19 +61,19 @@ def found(program: str) -> str:
 
 
 def size(driver: Chrome, width: int, height: int) -> None:
-    """The size of what is shown, whatever a window adds to it."""
+    """Set the size of the visible page, without the window's frame."""
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
 def scheme(driver: Chrome, name: str) -> None:
-    """What the reader prefers: light or dark."""
+    """Set the preferred colour scheme: light or dark."""
     features = [{"name": "prefers-color-scheme", "value": name}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def until(driver: Chrome, fine: Callable[[], T], what: str, patience_s: float = PATIENCE_S) -> T:
-    """Wait until `fine` says something true. Raises Failure."""
+    """Wait until the script `fine` returns something true. Raises Failure."""
     try:
         return WebDriverWait(driver, patience_s, 0.05).until(lambda _: fine())
     except TimeoutException:
@@ -81,7 +81,7 @@ def until(driver: Chrome, fine: Callable[[], T], what: str, patience_s: float = 
 
 
 def text(driver: Chrome, selector: str) -> str:
-    """Of the first element, as it is in the document; empty without one."""
+    """The text of the first matching element, as in the document; empty without one."""
     return str(js(driver, "return document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
 
@@ -90,6 +90,6 @@ def js(driver: Chrome, script: str, *values: object) -> Any:  # noqa: ANN401 - w
 
 
 def complaints(driver: Chrome) -> list[str]:
-    """What the console has of errors and warnings since it was asked last."""
+    """Errors and warnings in the console since the last call."""
     log: list[dict[str, str]] = driver.execute("getLog", {"type": "browser"})["value"]
     return [each["message"] for each in log if each["level"] in ("SEVERE", "WARNING")]

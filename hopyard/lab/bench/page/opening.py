@@ -47,7 +47,7 @@ def cluster() -> ClusterFile:
 
 
 async def page(data: Path, jobs: int = JOBS) -> Benchmark:
-    """Half of the jobs have ended, one runs on every node, the others wait. Raises Failure."""
+    """Measured with half of the jobs ended, one running on each node, the rest waiting. Raises Failure."""
     for program in PROGRAMS:
         found(program)
     nodes = nodes_of(cluster())
@@ -161,7 +161,7 @@ return times;
 
 
 def updates(driver: Chrome) -> list[tuple[float, float]]:
-    """Of each: how long it took to draw, and when it was done; milliseconds."""
+    """Of each update: how long it took to draw, and when it was done; milliseconds."""
     return [(float(took), float(end)) for took, end in js(driver, UPDATES)]
 
 

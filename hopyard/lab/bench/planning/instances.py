@@ -39,14 +39,14 @@ from shared.domain.demand import job_spec
 
 SCENARIO = "hops-512-three"
 COME = (0.5, 1.0)
-"""share of the workload that has come by then, at least and at most"""
+"""share of the workload that has arrived by then, at least and at most"""
 LATENCY_RATIO = 1.0
-"""wait / age of a job at most: in a run, one that would have more has been served"""
+"""largest wait / age of a job; in a run, a job with more would have been served"""
 ENDED = (0.05, 0.5)
 """share of the running jobs that have ended before a fragment plan, at least and at most"""
 NO_EFFORT = Effort(greedy=True)
 MODES = (Lockstep.tag(), Relaxed.tag())
-"""that nodes run; speeds are those of lockstep"""
+"""modes that nodes run; speeds are those of lockstep"""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     unlike: bool = False
     """servers of one type differ by a few per cent"""
     load: float = 1.0
-    """times as many jobs in the same time"""
+    """factor on the number of jobs in the same time"""
 
 
 def instance(shape: Shape, seed: int) -> Problem:
@@ -104,7 +104,7 @@ class Scene:
         return self._speeds.estimates(wanted, [self._workloads[job_id] for job_id in wanted.jobs])
 
     def view(self, kind: PlanKind, placed: dict[JobId, Choice]) -> View:
-        """`placed`: the jobs that run, and where."""
+        """A view with jobs that run. `placed`: which, and where."""
         jobs = [running(job, placed.get(job.job_id)) for job in self._jobs if job.job_id not in self._ended]
         taken = _taken(placed) if kind == PlanKind.FRAGMENT else {}
         if kind == PlanKind.FRAGMENT:
@@ -121,7 +121,7 @@ class Scene:
         )
 
     def survivors(self, placed: dict[JobId, Choice]) -> dict[JobId, Choice]:
-        """Those that still run once a drawn share has ended."""
+        """The jobs that still run once a drawn share has ended."""
         random = generator(self._seed, "ended")
         share = random.uniform(*ENDED)
         ended = {job_id for job_id in placed if random.random() < share}
@@ -174,7 +174,7 @@ def _scaled(scenario: ScenarioFile, gpus: int, load: float) -> ScenarioFile:
 
 
 def running(job: ViewJob, choice: Choice | None) -> ViewJob:
-    """The job where a choice puts it; as it was without one."""
+    """The job at the place of its choice; unchanged without one."""
     if choice is None:
         return job
     present = Present(

@@ -30,7 +30,7 @@ SIZES = (64, 512, 2_048)
 """GPUs"""
 JOBS_AT_LEAST = 125
 JOBS_PER_GPU = 0.25
-"""that are present at the scenario's own load"""
+"""jobs that are present at the scenario's own load"""
 WANTS_REAL_S = Settings().policy_wants_real_s
 COLUMNS = (
     "GPUs",
@@ -55,13 +55,13 @@ class Took(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     gap: float
     failed: str
-    """why it was none; empty: it was in time and sound"""
+    """why there was no plan; empty: it was in time and followed the rules"""
 
 
 async def policies(
     say: Say, sizes: Sequence[int] = (), clusters: int = 1, asked: Sequence[str] = ()
 ) -> Benchmark:
-    """No `sizes`: the usual ones; `clusters` of each; none `asked` for: every policy there is."""
+    """No `sizes`: the usual ones; `clusters` of each; nothing `asked` for: every installed policy."""
     rows = []
     for gpus in sizes or SIZES:
         load = max(JOBS_AT_LEAST / gpus, 1.0) / JOBS_PER_GPU

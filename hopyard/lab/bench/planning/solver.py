@@ -44,15 +44,15 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
     sizes: Sequence[int] = ()
     """GPUs; none: the usual ones"""
     instances: int = 1
-    """of every size and kind; of saved problems, the so many largest files"""
+    """problems of every size and kind; of saved problems, the largest so many files"""
     deadline_s: float = 20.0
-    """of CPU, for each solve"""
+    """CPU seconds for each solve"""
     gap: float = 0.01
     problems: Path | None = None
     """a folder of saved problems, in place of made ones"""
     backends: Sequence[str] = tuple(MODULES)
     classes: Sequence[str] = ()
-    """of the zoo, in place of all these problems (see `classes`)"""
+    """classes of the zoo, in place of these problems (see `classes`)"""
     quick: bool = False
     """classes only: one problem of each, and less patience with the others"""
 
@@ -60,7 +60,7 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
 class _Row(msgspec.Struct, frozen=True):
     group: str
     trials: dict[str, Attempt | None]
-    """by back end, of one problem"""
+    """the attempts on one problem, by back end"""
 
 
 def solver(data: Path, say: Say, asked: Trials) -> Benchmark:

@@ -32,12 +32,12 @@ from services.planner.solver.search import Search, drive, finished
 MEMORY_AT_MOST = 8 * 1024**3
 """bytes of address space; a solver that needs more fails, and not the machine"""
 SLOWEST = 20.0
-"""times the CPU seconds that a solve may take of the wall clock, on a busy machine"""
+"""a solve may take so many times its CPU seconds by the clock, on a busy machine"""
 LOADING_S = 60.0
-"""of the wall clock, beside the solve: start of the process, imports, reading"""
+"""seconds of the clock besides the solve: start of the process, imports, reading"""
 WATCHED_S = 0.005
 GRACE_S = 0.5
-"""after the limit: a back end that goes on is left behind, with what it has said until then"""
+"""seconds after the limit; a back end that goes on is abandoned, with what it has reported until then"""
 KIB = 1024
 OURS = "hopyard"
 
@@ -58,9 +58,9 @@ class Attempt(Message, frozen=True, kw_only=True):
     stage: Stage
     configurations: int
     peak_bytes: int
-    """of the whole process from the reading on: the problem and Python included, the reading not"""
+    """peak memory of the process after reading the problem, with the problem and Python"""
     steps: tuple[Step, ...]
-    """in the order of time; the last one is how it ended"""
+    """steps of progress in order; the last is the result"""
 
     def objective_at(self, seconds: float) -> float:
         """The best objective known by then; 0 before the first plan."""
@@ -68,7 +68,7 @@ class Attempt(Message, frozen=True, kw_only=True):
 
 
 def tried(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | None:
-    """None where it failed: out of memory, mostly."""
+    """The last step; None if the solve failed, mostly for want of memory."""
     words = [sys.executable, "-P", "-m", __name__, str(file), backend, str(gap), str(limit_s)]
     longest_s = SLOWEST * limit_s + LOADING_S
     try:
@@ -79,7 +79,7 @@ def tried(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | Non
 
 
 class _Watch:
-    """Notes what a search comes to, and ends it at its limit of CPU seconds."""
+    """Records the progress of a search, and ends it at its limit of CPU seconds."""
 
     def __init__(self, problem: Problem, backend: str, limit_s: float) -> None:
         self._problem, self._backend, self._limit_s = problem, backend, limit_s
@@ -137,7 +137,7 @@ def main(file: str, backend: str, gap: str, limit_s: str) -> None:
 
 
 def _alone(problem: Problem, effort: Effort, watch: "_Watch") -> Solution:
-    """A back end's own solution, whatever the initial plan already proves."""
+    """A back end's own solution, even if the initial plan is already good enough."""
     search = Search(problem, effort, beginning(problem), Budget(seconds=effort.budget_s, modelled=False))
     watch.run(search)
     return finished(search.best, effort, 0.0)
