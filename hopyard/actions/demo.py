@@ -63,7 +63,7 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     stack_spec = _stack_spec(spec)
     settings = settings_of(stack_spec)
     async with running_stack(stack_spec, say) as stack, connect(stack.api_url, stack.token) as client:
-        say(f"to look at in a browser, while it runs: {on_terminal(stack)}")
+        say(f"page to watch in a browser, while it runs: {on_terminal(stack)}")
         run = _Run(
             client, arrivals, spec.scenario.policies, round_s=settings.round_s, speed=spec.speed, show=show
         )

@@ -119,7 +119,7 @@ async def run_real_demo(spec: RealDemoSpec, say: Say) -> RealDemoResult:
 async def _run(spec: RealDemoSpec, say: Say) -> RealDemoResult:
     began = time.monotonic()
     async with running_stack(_stack_spec(spec), say) as stack, connect(stack.api_url, stack.token) as client:
-        say(f"to look at in a browser, while it runs: {on_terminal(stack)}")
+        say(f"page to watch in a browser, while it runs: {on_terminal(stack)}")
         ids = await _to_the_end(client, spec, say)
         jobs = [await _job(client, job_id) for job_id in ids]
         lines = [line async for line in client.events()]

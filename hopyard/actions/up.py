@@ -52,7 +52,7 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         async with running_stack(stack_spec, say) as stack:
             took_s = time.monotonic() - began
             say(f"up after {took_s:.1f} s: cluster {cluster_name(stack_spec)} at {stack.api_url}")
-            say(f"to look at in a browser: {on_terminal(stack)}")
+            say(f"page for a browser: {on_terminal(stack)}")
             say(f"logs in {spec.data / 'logs'}")
             if spec.cluster is None:
                 say(f"its nodes join by: {_how_to_join(spec, stack)}")
@@ -62,8 +62,8 @@ async def run_up(spec: UpSpec, say: Say) -> None:
 
 
 def on_terminal(stack: Stack) -> str:
-    """The page's address, with its token where it goes before somebody's eyes and into no log."""
-    return stack.page_link() if sys.stderr.isatty() else f"{stack.api_url}/ (`hopyard page`: with its token)"
+    """The page's address; on a terminal with its token, which should not get into a log."""
+    return stack.page_link() if sys.stderr.isatty() else f"{stack.api_url}/ (`hopyard page` adds a token)"
 
 
 def listening(text: str) -> Listen:
