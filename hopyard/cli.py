@@ -214,7 +214,7 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
         complain(failure, failure.code, as_json=as_json)
     except typer.TyperException as misuse:
         complain(_misused(misuse, words), INVALID, as_json=as_json)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):  # the second while a command is imported
         _interrupted(as_json=as_json)
     except ModuleNotFoundError as error:
         lacking = not_installed(error)

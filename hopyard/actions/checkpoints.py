@@ -18,7 +18,7 @@ import msgspec
 
 from hopyard.failures import Failure, Invalid
 from hopyard.local.backup_file import CHECKPOINTS, Backup
-from hopyard.show.units import memory
+from hopyard.show.units import memory, plural
 from schemas.ids import JobId
 from schemas.views import JobView
 from shared.runtime import owner_only
@@ -80,7 +80,7 @@ def _size(folder: Path, job: JobId) -> int:
 def check_room(want: Wanted, target: Path) -> str:
     """What will be copied, in words. Raises Failure if it is more than is allowed, or than fits."""
     count, size = size_of(want)
-    text = f"checkpoints of {count} jobs, {memory(size)}"
+    text = f"checkpoints of {plural(count, 'job')}, {memory(size)}"
     if size > want.bytes_max:
         raise Failure(f"{text}: more than {memory(want.bytes_max)} (--checkpoints-max)")
     free = shutil.disk_usage(target.absolute().parent).free

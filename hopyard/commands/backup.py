@@ -9,7 +9,7 @@ from hopyard.commands.options import Api, AsJson, writable
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show
-from hopyard.show.units import memory
+from hopyard.show.units import memory, plural
 from shared.domain.quantities import bytes_in
 from shared.domain.states import ENDED, JobState
 
@@ -73,8 +73,8 @@ def backup(
         {
             "file": f"{done.file}, {memory(done.bytes)}",
             "facts": f"{done.facts}, up to {done.last_seq}",
-            "estimator": f"{done.store_lines} lines",
-            "archive": f"{done.archived} files",
+            "estimator": plural(done.store_lines, "line"),
+            "archive": plural(done.archived, "file"),
             "damaged in it": ", ".join(done.damaged),
             "checkpoints": f"{done.checkpoints}" if checkpoints else "",
             "not in it": done.left_out,
@@ -134,8 +134,8 @@ def restore(
         {
             "folder": f"{done.data}, of cluster {done.cluster}",
             "facts": f"{done.facts}, up to {done.last_seq}",
-            "estimator": f"{done.store_lines} lines",
-            "archive": f"{done.archived} files",
+            "estimator": plural(done.store_lines, "line"),
+            "archive": plural(done.archived, "file"),
             "checkpoints": f"{done.checkpoints}, in {done.data}/jobs" if done.checkpoints else "",
             "NATS": f"one server, where the stack had {done.nats_servers}" if done.nats_servers > 1 else "",
             "not in it": done.left_out,

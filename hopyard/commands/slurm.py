@@ -9,6 +9,7 @@ from hopyard.commands.options import AsJson, Out
 from hopyard.show.columns import Column, Listing
 from hopyard.show.terminal import say, show, show_json
 from hopyard.show.times import UNIX, Times
+from hopyard.show.units import plural
 
 if TYPE_CHECKING:
     from hopyard.actions.slurm.queue import SlurmJob
@@ -130,7 +131,7 @@ def down(*, name: Called = OWN, folder: Where = None) -> None:
     from hopyard.actions.slurm.agents import folder_of, take_down  # noqa: PLC0415 - brings YAML
 
     ended = take_down(name, (folder or folder_of(name)).absolute(), say)
-    say(f"{ended} jobs ended" if ended else "no jobs")
+    say(f"{plural(ended, 'job')} ended" if ended else "no jobs")
 
 
 def _listing(jobs: "list[SlurmJob]") -> Listing["SlurmJob"]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from hopyard.show.columns import Column, Listing
 from hopyard.show.times import Times
-from hopyard.show.units import duration, legible, number, share
+from hopyard.show.units import duration, legible, number, plural, share
 from schemas.instances import instance_name
 from schemas.results import RunResult
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
@@ -232,11 +232,11 @@ def _figures(index: int, name: str, *, spare: bool) -> Column[Sequence[str]]:
 def _workload(workload: WorkloadSource) -> str:
     match workload:
         case PoissonWorkload(count=count, rate_per_hour=rate):
-            return f"{count} jobs, {number(rate)} per hour" if rate else f"{count} jobs at once"
+            return f"{plural(count, 'job')}{f', {number(rate)} per hour' if rate else ' at once'}"
         case TraceWorkload(path=path):
             return f"trace {path}"
         case ListedWorkload(jobs=jobs):
-            return f"{len(jobs)} jobs, listed"
+            return f"{plural(len(jobs), 'job')}, listed"
 
 
 def _by_name(counts: Mapping[str, int]) -> str:

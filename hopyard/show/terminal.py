@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
-from hopyard.show.units import legible
+from hopyard.show.units import legible, plural
 from schemas.base import Message
 from schemas.results import RunResult
 
@@ -115,7 +115,7 @@ def complain_of(violations: Sequence["Violation"]) -> None:
             f"the event log breaks the rule {found.rule}: {found.detail} ({found.event_id}, {found.at:.1f} s)"
         )
     if violations:
-        raise Failure(f"{len(violations)} violations")
+        raise Failure(plural(len(violations), "violation"))
 
 
 class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):

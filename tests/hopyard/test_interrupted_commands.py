@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hopyard import cli
 from hopyard.actions.restore import restore
 from hopyard.local import backup_file
+from tests.hopyard.cli_line import command_line
 from tests.hopyard.local.test_backup_file import STORE, manifest
 
 LIMIT_S = 300.0
@@ -60,3 +62,19 @@ async def stopped_restore(backup: Path, number: signal.Signals) -> int:
     if process.returncode is None:
         process.send_signal(number)
     return await process.wait()
+
+
+@pytest.mark.parametrize("words", [["ps"], ["ps", "--json"]])
+def test_a_command_that_is_stopped_while_it_is_imported_says_so_in_a_line(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a machine that is busy the imports take a second, and Ctrl-C showed where they were."""
+
+    def stopped(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "import_module", stopped)
+    ran = command_line(capsys)(*words)
+    assert ran.code == 130
+    assert "interrupted" in ran.err
+    assert ran.err.count("\n") == 1

@@ -1,3 +1,4 @@
+import pytest
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 
@@ -6,11 +7,12 @@ from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table, place_parts, places
 from hopyard.show.nodes import node_columns
 from hopyard.show.progress import RunStatus, line, picture
-from hopyard.show.tables import result_table, status_table
+from hopyard.show.tables import result_table, scenarios_table, status_table
 from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Layer
+from schemas.scenarios import PoissonWorkload, ScenarioFile
 from schemas.views import ClockView, JobView, NodeView
 from tests.hopyard.cli_builders import job_view, node_view, plan_view, run_result, status_view
 
@@ -24,6 +26,18 @@ def text_of(table: RenderableType) -> str:
 
 def at(now: float, *, speed: float = 60.0) -> Times:
     return Times(ClockView(now=now, origin=0.0, speed=speed))
+
+
+@pytest.mark.parametrize(
+    ("workload", "says"),
+    [
+        (PoissonWorkload(mix="hops", count=1, rate_per_hour=None), "1 job at once"),
+        (PoissonWorkload(mix="hops", count=2, rate_per_hour=30.0), "2 jobs, 30 per hour"),
+    ],
+)
+def test_one_job_is_no_jobs(workload: PoissonWorkload, says: str) -> None:
+    scenario = ScenarioFile(name="own", cluster="tiny", workload=workload)
+    assert says in text_of(scenarios_table([scenario]))
 
 
 def jobs_table(*jobs: JobView) -> Listing[JobView]:
