@@ -44,6 +44,13 @@ ABSENT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
 log = structlog.get_logger()
 
 
+def in_words(error: Exception) -> str:
+    """An error of a file by the file and the reason, as users are to read it."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error)
+
+
 class LiveWorker:
     """`claim`: of the earlier life that started the worker; None: this life starts it.
 
@@ -276,7 +283,7 @@ class LiveWorker:
 
     def _report_of(self, error: Exception) -> LastReport:
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in NODE_ERRORS)
-        reason = f"cannot be started: {error}"
+        reason = f"cannot be started: {in_words(error)}"
         if not own:
             return Interrupted(self.order.placement_id, reason)
         absent = isinstance(error, OSError) and error.errno in ABSENT_ERRORS

@@ -176,6 +176,15 @@ async def test_how_it_ends_says_whose_fault_it_is(words: tuple[str, ...], kind: 
         assert last.reason.startswith(reason)
 
 
+async def test_a_folder_of_checkpoints_that_is_a_file_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("no folder")
+    async with running_node() as node:
+        await node.trained(order("iterations=1", checkpoint_folder=str(tmp_path / "taken")))
+        last = await node.ended()
+        assert isinstance(last, Failed)
+        assert last.reason == f"cannot be started: {tmp_path / 'taken'}: File exists"
+
+
 async def test_a_rank_that_is_gone_ends_its_gang() -> None:
     async with running_node() as node:
         await node.trained(order("forever", gpus=3))
