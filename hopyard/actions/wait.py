@@ -1,7 +1,8 @@
 """Follows submitted jobs to their end, and prints their output if asked to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 
 from hopyard.actions.submit import Named, SubmitOutcome, failure_of, refusals, say_refusals, submit_all
 from hopyard.api.client import ApiRefusal, Client
@@ -107,16 +108,21 @@ async def wait_all(client: Client, jobs: Sequence[JobId], show: Print | None) ->
 
 
 async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
-    printing = asyncio.ensure_future(_print(client, job_id, show)) if show is not None else None
+    if show is None:
+        return await _end_of(client, job_id)
+    ending = asyncio.ensure_future(_end_of(client, job_id))
+    printing = asyncio.ensure_future(_print(client, job_id, show))
     try:
-        ended = await _end_of(client, job_id)
-        if printing is not None:
-            await asyncio.wait([printing], timeout=OUTPUT_LIMIT_REAL_S)  # it ends by itself
-            if printing.done():
-                printing.result()
+        await asyncio.wait([ending, printing], return_when=asyncio.FIRST_COMPLETED)
+        if printing.done():
+            printing.result()  # nobody reads what is printed, say
+        ended = await ending
+        await asyncio.wait([printing], timeout=OUTPUT_LIMIT_REAL_S)  # it ends by itself
+        if printing.done():
+            printing.result()
     finally:
-        if printing is not None:
-            printing.cancel()
+        ending.cancel()
+        printing.cancel()
     return ended
 
 
@@ -132,15 +138,16 @@ async def _print(client: Client, job_id: JobId, show: Print) -> None:
     """Print the job's output; if that fails, go on waiting."""
     try:
         first, rest = await patiently(lambda: _output(client, job_id))
-        for line in first:
-            show(job_id, line)
-        async for line in rest:
-            show(job_id, line)
+        async with aclosing(rest):
+            for line in first:
+                show(job_id, line)
+            async for line in rest:
+                show(job_id, line)
     except Failure as error:
         say(f"the output of {job_id} breaks off, `hopyard logs {job_id}` has it: {error}")
 
 
-async def _output(client: Client, job_id: JobId) -> tuple[list[OutputLine], AsyncIterator[OutputLine]]:
+async def _output(client: Client, job_id: JobId) -> tuple[list[OutputLine], AsyncGenerator[OutputLine, None]]:
     """The job's lines from the first one on. Raises Failure.
 
     Unreachable is retried: the monitor may know a job a moment after it was submitted.

@@ -1,7 +1,7 @@
 """The HTTP API of admission, from the client's side: one method a route, typed answers, two errors."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -202,12 +202,15 @@ class Client:
 
     async def output(
         self, job_id: JobId, *, newest: int, rank: int | None = None, follow: bool = False
-    ) -> AsyncIterator[OutputLine]:
+    ) -> AsyncGenerator[OutputLine, None]:
         """The job's output: the newest lines and, with `follow`, further ones until the job has ended."""
         asked: dict[str, str | None] = {"newest": str(newest), "rank": None if rank is None else str(rank)}
         asked["follow"] = "true" if follow else None
-        async for line in self._lines(f"/v1/jobs/{quote(job_id, safe='')}/output", asked):
-            yield self._decode(line, OutputLine)
+        async with contextlib.aclosing(
+            self._lines(f"/v1/jobs/{quote(job_id, safe='')}/output", asked)
+        ) as lines:
+            async for line in lines:
+                yield self._decode(line, OutputLine)
 
     # ---- HTTP
 
@@ -231,7 +234,7 @@ class Client:
         self._raise_for(response.status, answer)
         return self._decode(answer, kind)
 
-    async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncIterator[bytes]:
+    async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncGenerator[bytes, None]:
         """Lines of any length."""
         sent = Request("GET", self._address(path, query), self._headers)
         try:

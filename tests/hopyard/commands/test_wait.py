@@ -235,6 +235,21 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(api: CannedApi) -> None:
     assert not [name for name, *_ in api.requests if name.startswith("DELETE")]
 
 
+def test_a_wait_for_output_that_nobody_takes_ends_and_not_with_the_job(api: CannedApi) -> None:
+    """`hopyard submit --wait --logs | head` stayed until the job's end."""
+    goes(api, job_view(state="running"))
+    prints(api, "loss 0.1")
+    words = [sys.executable, "-m", "hopyard.cli", "submit", "job.yaml", "--wait", "--logs"]
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, timeout=300, check=False)
+    finally:
+        os.close(write)
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"waiting for job-1; Ctrl-C leaves it running\n")
+
+
 # ---- where its processes start
 
 
