@@ -54,7 +54,7 @@ from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.forwarding import ApiBus, Forwarding
 from services.admission.http.job_facts import Fetched, Wanted, fetched
 from services.admission.http.lines import about, line, problem_line, records
-from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, openapi
+from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, document
 from services.admission.http.operations import (
     OPERATIONS,
     EventsQuery,
@@ -120,7 +120,6 @@ class Api:
         self._in_force = in_force
         self._authorization = authorization
         self._followers = 0
-        self._document = msgspec.json.encode(openapi(OPERATIONS))
 
     # ---- routes
 
@@ -184,7 +183,7 @@ class Api:
         return {CLOCK: msgspec.json.encode(clock).decode()}
 
     async def show_document(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's
-        return web.Response(body=self._document, content_type="application/json")
+        return web.Response(body=document(), content_type="application/json")
 
     # ---- jobs
 

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from schemas.views import ClockView, Problem
 from services.admission.http.bodies import JSON_TYPES, YAML_TYPES
-from services.admission.http.operations import Operation
+from services.admission.http.operations import OPERATIONS, Operation
 
 LINES = "application/x-ndjson"
 PROBLEM = "application/problem+json"
@@ -20,6 +21,12 @@ Json = dict[str, Any]
 """any JSON object"""
 
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
+
+
+@cache
+def document() -> bytes:
+    """The document of this API. To make it takes longer than an API's start, and few ask for it."""
+    return msgspec.json.encode(openapi(OPERATIONS))
 
 
 def openapi(operations: Sequence[Operation]) -> Json:
