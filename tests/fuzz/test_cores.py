@@ -33,9 +33,9 @@ def wild_facts(seed: str) -> Iterator[bytes]:
     """Whole logs one after the other, out of order, with messages among them that are nearly right."""
     random = Random(seed)
     mutator = Mutator(seed, [raw for log in logs() for raw in log])
+    stories = [(log, names_in(log)) for log in logs()]
     for number in count():
-        log = random.choice(logs())
-        names = names_in(log)
+        log, names = random.choice(stories)
         moved = [in_another_story(raw, names, number, number * 3_000.0) for raw in log]
         for raw in out_of_order(random, moved):
             yield mutator.mutated(raw) if random.random() < 0.4 else encoded(raw)

@@ -124,7 +124,9 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
         legend = figure.legend(
             list(found.values()), list(found), loc="outside upper left", ncols=max(fits, 1), handlelength=2.4
         )
-        figure.draw_without_rendering()
+        layout = figure.get_layout_engine()
+        assert layout is not None
+        layout.execute(figure)  # all that is wanted here of a first drawing, which takes twice as long
         figure.set_layout_engine("none")
         left = panels[0].get_position().x0 - LEGEND_PAD / WIDTH
         legend.set_bbox_to_anchor((left, 0.0, 1.0 - left, 1.0), transform=figure.transFigure)
