@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ def backup(tmp_path: Path) -> Path:
     (parts / "store.ndjson").write_bytes(STORE)
     backup_file.write(file, manifest(parts), parts)
     return file
+
+
+@pytest.fixture(autouse=True)
+def _hang_ups_are_heard() -> Iterator[None]:
+    """Also where the tests run under `nohup`, which commands inherit, and obey."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

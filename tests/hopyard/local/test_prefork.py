@@ -277,15 +277,17 @@ async def test_a_template_ends_while_a_program_waits_for_the_disk_of_its_log(tmp
 
 
 LEAVES_ONE = """
-import os, subprocess, sys
+import os, pathlib, subprocess, sys, time
 waits = f"import os\\nwhile os.getppid() == {os.getpid()}: pass\\nprint(os.getppid())"
 subprocess.Popen([sys.executable, "-c", waits])
+while not pathlib.Path(__file__).with_name("end").exists(): time.sleep(0.01)
 """
 
 
 async def test_orphans_of_others_are_not_adopted_afterwards(tmp_path: Path) -> None:
     program = written(tmp_path, "one", LEAVES_ONE)
     (running,) = await all_of([program])
+    (tmp_path / "end").touch()  # no sooner: until it is started, orphans are adopted
     await running.process.wait()
     await until(lambda: printed(program))
     assert int(printed(program)) != os.getpid()
