@@ -1,4 +1,4 @@
-"""The conductor's shell of a service, for one life: its queue of messages, its turns, its coroutines."""
+"""The shell of a service under the conductor, for one life: its mailbox, its turns, its coroutines."""
 
 import itertools
 from collections.abc import Coroutine, Sequence
@@ -22,7 +22,7 @@ BATCH = 256
 
 
 class DurableState(msgspec.Struct):
-    """Of a service: it outlives its lives."""
+    """What a service stores, and its next life begins with."""
 
     cursor: int = 0
     snapshot: bytes | None = None
@@ -59,9 +59,9 @@ class ConductedShell:
         self.begun = False
         self.ended = False
         self.linked = True
-        """it is not cut off from the others"""
+        """false: it is cut off from the others"""
         self.waits = False
-        """it waits for its turn"""
+        """whether it waits for its turn"""
         self._conductor = conductor
         self._settings = settings
         self._kept = kept
@@ -88,7 +88,7 @@ class ConductedShell:
     """takes a message from another service"""
 
     def deliver(self, record: Record) -> None:
-        """Take a fact. One that calls for nothing waits for the next turn, and the mailbox stays small."""
+        """Take a fact. While the mailbox is small, a quiet fact waits for the next turn and asks for none."""
         if (
             type(record.event) in self.service.quiet_facts
             and len(self._mailbox) < BATCH
@@ -227,8 +227,8 @@ class ConductedShell:
         self._drivers[driver] = None
         driver.go()
         if driver in self._drivers:
-            limit_s = self._conductor.now + self._settings.work_timeout_real_s
-            limit = self._conductor.timers.at(limit_s, lambda: driver.interrupt(TimeoutError()))
+            ends_at = self._conductor.now + self._settings.work_timeout_real_s
+            limit = self._conductor.timers.at(ends_at, lambda: driver.interrupt(TimeoutError()))
 
     def begin(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a coroutine to its end, or to the end of this life."""

@@ -53,8 +53,7 @@ class Conductor:
         self._shells: dict[str, ConductedShell] = {}
         self._buses: dict[str, ConductedBus] = {}
         self._ready: list[int] = []
-        """a heap: ranks of the shells that have something to do; ranks of shells that ended may be among
-        them"""
+        """a heap: ranks of the shells that have something to do, and perhaps of shells that have ended"""
         self._at: dict[int, ConductedShell] = {}
         self._servers: dict[str, ConductedShell] = {}
         self._listeners: dict[type[Sample], list[ConductedShell]] = {}
@@ -81,11 +80,12 @@ class Conductor:
             elif over():
                 return
             else:
-                self._go_on()
+                self._advance()
             if self._error is not None:
                 raise self._error
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
+        """Move the time to the next alarm. Raises Stalled."""
         first = self.timers.first()
         if first is None:
             raise Stalled("nothing can ever happen again")
@@ -123,7 +123,7 @@ class Conductor:
                 stepping[1]()
 
     def failed(self, error: BaseException) -> None:
-        """What went wrong in a service ends the run."""
+        """End the run with this error of a service."""
         self._error = self._error or error
 
     # ---- services
@@ -196,13 +196,13 @@ class Conductor:
         shell = self.shell(name)
         assert isinstance(shell, FaultyShell), "only a lasting run can be disturbed"
         self._buses[name].cut()
-        shell.part()
+        shell.cut_off()
 
     def mend(self, name: str) -> None:
         shell = self._shells.get(name)
         if isinstance(shell, FaultyShell):
             self._buses[name].mend()
-            shell.join()
+            shell.mend()
 
     def stall(self, name: str) -> None:
         """Have a service take no turns until `go_on`, or until its next life; its coroutines go on."""

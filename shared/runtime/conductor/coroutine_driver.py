@@ -1,12 +1,12 @@
-"""A coroutine driven without an event loop: it runs until it waits, and names what will wake it."""
+"""Drives coroutines without an event loop: each runs until it waits, and hands over what begins its wait."""
 
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 Wake = Callable[..., None]
-"""resumes a driver: with a value, or with `error=`; twice, or after the driver went on, it does nothing"""
+"""resumes a driver with a value, or with `error=`; does nothing where the driver has gone on since"""
 Begin = Callable[[Wake], object]
-"""starts what is waited for, which calls the wake when it is done"""
+"""begins what the coroutine waits for, which calls the wake when it is done"""
 Done = Callable[[Any, BaseException | None], None]
 
 
@@ -34,7 +34,7 @@ class CoroutineDriver:
         self._done: Done | None = done
         """None: it has ended"""
         self._waits = 0
-        """how often it has begun to wait: a wake from an earlier wait is void"""
+        """how often it has run: a wake from an earlier wait does nothing"""
         self.cut_off = False
 
     def go(self, value: object = None, error: BaseException | None = None) -> None:
@@ -52,10 +52,7 @@ class CoroutineDriver:
             return
         finally:
             CoroutineDriver.running = outer
-        done, self._done = (
-            self._done,
-            None,
-        )  # which mostly knows the driver: nothing is to go round in circles
+        done, self._done = self._done, None  # it often refers to the driver: a cycle costs a collection
         assert done is not None, "a driver ends once"
         done(result, failure)
 

@@ -44,9 +44,9 @@ class FaultyShell(ConductedShell):
     def deliver(self, record: Record) -> None:
         again = self._random.random() < self._faults.redeliver
         for one in (record, record) if again else (record,):
-            self._bring(one)
+            self._deliver_late(one)
 
-    def _bring(self, record: object) -> None:
+    def _deliver_late(self, record: object) -> None:
         delay_s = self._faults.delay_s
         if not delay_s:
             self.arrive(record)
@@ -60,11 +60,11 @@ class FaultyShell(ConductedShell):
         else:
             self._held.append(item)
 
-    def part(self) -> None:
-        """Until `join`, messages of others wait, and so do the facts that this one publishes."""
+    def cut_off(self) -> None:
+        """Until `mend`, messages of others wait, and so do the facts that this one publishes."""
         self.linked = False
 
-    def join(self) -> None:
+    def mend(self) -> None:
         self.linked = True
         held, self._held = self._held, []
         for item in held:

@@ -11,7 +11,7 @@ from shared.runtime.bus.memory.log import REMEMBERED_IDS, Faults
 from shared.runtime.bus.memory.routes import Routes
 
 Sink = Callable[[Record], None]
-"""hears every fact that is stored, in the order of the stream"""
+"""is called with every fact as it is stored"""
 
 NOTHING_KEPT = "this run keeps no facts to be read again"
 
@@ -32,9 +32,9 @@ class ConductedLog:
         self._ids = RecentIds(REMEMBERED_IDS)
         self._routes: Routes[LogReader] = Routes()
         self._kinds_of_one: set[str] = set()
-        """the kinds of entities of which somebody reads about one alone"""
+        """kinds of entities of which some reader reads about a single one"""
         self._readers: dict[tuple[type[Event], str], Sequence[LogReader]] = {}
-        """by the fact and, if it is of those kinds, the entity; each reader once"""
+        """by the type of a fact and, for those kinds, the entity; each reader once"""
         self._waiting: list[Callable[[], None]] = []
 
     def publish(self, event: Event) -> bool:
@@ -86,7 +86,7 @@ class ConductedLog:
         self._kept = None
 
     def next_fact(self, wake: Callable[[], None]) -> None:
-        """Wake when the next one is stored."""
+        """Call `wake` once, when the next fact is stored."""
         self._waiting.append(wake)
 
     def follow(self, reader: LogReader, subjects: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The outside as a service on the conductor sees it: bus, clock and tasks. Nothing is encoded."""
+"""The ports of a service under the conductor: bus, clock and tasks. The bus encodes nothing."""
 
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
@@ -127,13 +127,13 @@ class ConductedBus:
     # ---- facts
 
     async def publish(self, events: Sequence[Event]) -> None:
-        await self._link()
+        await self._until_linked()
         for event in events:
             self._conductor.log.publish(event)
 
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         while True:
-            await self._link()
+            await self._until_linked()
             last = self._conductor.log.last_seq
             batch, after = self._conductor.log.since(after, last, subjects), last
             if batch:
@@ -142,7 +142,7 @@ class ConductedBus:
                 await Until(self._conductor.log.next_fact)
 
     async def fetch(self, seqs: Sequence[int]) -> list[Record]:
-        self._check()
+        self._check_linked()
         found = self._conductor.log.since(min(seqs, default=1) - 1, max(seqs, default=0), FACT_SUBJECTS)
         return [record for record in found if record.seq in set(seqs)]
 
@@ -150,7 +150,7 @@ class ConductedBus:
         return 0
 
     async def newest(self, subjects: Sequence[str]) -> int:
-        self._check()
+        self._check_linked()
         found = self._conductor.log.since(0, self._conductor.log.last_seq, subjects)
         return found[-1].seq if found else 0
 
@@ -158,7 +158,7 @@ class ConductedBus:
         return ""
 
     async def last_seq(self) -> int:
-        self._check()
+        self._check_linked()
         return self._conductor.log.last_seq
 
     # ---- samples and questions
@@ -172,7 +172,7 @@ class ConductedBus:
             yield await Until(lambda wake: self._conductor.hear_once(kinds, wake))
 
     async def ask(self, question: Question, timeout_s: float) -> Message:
-        self._check()
+        self._check_linked()
         answer: Message = await Until(lambda wake: self._conductor.ask(question, timeout_s, wake))
         return answer
 
@@ -182,25 +182,25 @@ class ConductedBus:
     # ---- state
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
-        self._check()
+        self._check_linked()
         return self._conductor.values.get(key)
 
     async def put(
         self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
     ) -> int:
-        self._check()
+        self._check_linked()
         return self._conductor.values.put(key, value, expected, ttl_s)
 
     async def delete(self, key: str) -> None:
-        self._check()
+        self._check_linked()
         self._conductor.values.delete(key)
 
     async def save(self, name: str, blob: bytes) -> None:
-        self._check()
+        self._check_linked()
         self._conductor.blobs[name] = bytes(blob)
 
     async def load(self, name: str) -> bytes | None:
-        self._check()
+        self._check_linked()
         return self._conductor.blobs.get(name)
 
     # ---- the connection
@@ -221,10 +221,10 @@ class ConductedBus:
     async def close(self) -> None:
         self._linked = False
 
-    async def _link(self) -> None:
+    async def _until_linked(self) -> None:
         if not self._linked:
             await Until(self._links.append)
 
-    def _check(self) -> None:
+    def _check_linked(self) -> None:
         if not self._linked:
             raise Unavailable("the bus is out of reach")

@@ -1,4 +1,4 @@
-"""The queue of alarms: by time, and at one time in the order in which they were set."""
+"""Alarms in the order of their times, and at one time in the order in which they were set."""
 
 import heapq
 import itertools
@@ -14,7 +14,7 @@ class TimerAlarm:
     def __init__(self, when: float, do: Callable[[], None] | None) -> None:
         self.when = when
         self.do = do
-        """None: cancelled, or it went off"""
+        """None: it was cancelled, or has gone off"""
 
     def cancel(self) -> None:
         self.do = None
@@ -23,10 +23,10 @@ class TimerAlarm:
 class Timers:
     def __init__(self) -> None:
         self._alarms: list[tuple[float, int, TimerAlarm]] = []
-        """a heap; the number in the middle is that of their setting"""
+        """a heap; the number in the middle counts the alarms as they are set"""
         self._serials = itertools.count()
         self.soonest = math.inf
-        """time of the next one, be it set or cancelled"""
+        """time of the first alarm in the heap, which may be cancelled"""
 
     def at(self, when: float, do: Callable[[], None]) -> TimerAlarm:
         alarm = TimerAlarm(when, do)
@@ -35,7 +35,7 @@ class Timers:
         return alarm
 
     def first(self) -> float | None:
-        """Time of the next alarm that is set."""
+        """Time of the next alarm that is not cancelled; None: there is none."""
         while self._alarms and self._alarms[0][2].do is None:
             self._take()
         return self._alarms[0][0] if self._alarms else None

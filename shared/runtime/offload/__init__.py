@@ -1,4 +1,4 @@
-"""Where heavy work goes: inline, to a thread, or to a process that can be ended.
+"""The port for heavy work: done inline, in a thread, or in a process that can be ended.
 
 A service asks for a lane or a helper process and does not know how it is run. `LiveOffload` is for live
 services, `InlineOffload` for virtual time, where seconds must not decide, and for tests.

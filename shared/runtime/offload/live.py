@@ -20,10 +20,11 @@ import msgspec
 from shared.runtime.offload.contract import Crashed, Server
 
 START_REAL_S = 120.0
-"""an import takes its time on a crowded machine: given up and begun anew, it would never come to its end"""
+"""long, since imports are slow on a crowded machine, and a start that is given up begins anew"""
 READY = "ready"
 ENDING_REAL_S = 10.0
-"""a process whose pipe is closed has ended, unless it closed that itself: no code of ours does"""
+"""how long to wait for the end of a process whose pipe is closed: it ends, as no code of ours closes the
+pipe"""
 UNREADABLE = (pickle.UnpicklingError, AttributeError, ImportError, IndexError)
 """raised on reading an answer that is garbled, or of a type that cannot be imported here"""
 
@@ -41,17 +42,17 @@ class ThreadLane:
         self._thread.shutdown()
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Answer(msgspec.Struct, frozen=True):
     answer: Any
-    spent: bool
-    """a thread is still busy, so this process must not be used again"""
+    threads_left: bool
+    """a thread is still busy behind the answer, so the process must not be used again"""
 
 
 class SpawnedProcess:
-    """Started before it is needed, and kept.
+    """A helper process that is started before it is needed, and kept.
 
-    One that crashes, overruns its time or leaves a thread running behind its answer is replaced. Requests
-    cross a pipe, pickled.
+    It is replaced when it crashes, overruns its time, or leaves a thread running behind its answer. Requests
+    and answers cross a pipe, pickled.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class SpawnedProcess:
     async def warm(self) -> None:
         """Have a process ready; takes a second when there is none."""
         async with self._one_at_a_time:
-            with contextlib.suppress(OSError, EOFError):  # the call that needs it will say so
+            with contextlib.suppress(OSError, EOFError):  # the next call raises it
                 await self._ensure()
 
     async def call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - the contract's
@@ -79,15 +80,15 @@ class SpawnedProcess:
     async def _call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - as above
         try:
             await self._ensure()
-            said = await asyncio.to_thread(self._exchange, request, deadline_s)
+            reply = await asyncio.to_thread(self._exchange, request, deadline_s)
         except (EOFError, OSError, *UNREADABLE) as error:
             gone = isinstance(error, EOFError | ConnectionError)
             how = await asyncio.to_thread(_how_it_ended, self._process) if gone else str(error)
             self.end()
             raise Crashed(how) from None
-        if said.spent:
+        if reply.threads_left:
             self.end()
-        return said.answer
+        return reply.answer
 
     def end(self) -> None:
         if self._process is not None:
@@ -117,14 +118,14 @@ class SpawnedProcess:
             raise TimeoutError(f"not up within {START_REAL_S:g} s")
         self._pipe.recv()
 
-    def _exchange(self, request: Any, deadline_s: float) -> _Said:  # noqa: ANN401 - as above
+    def _exchange(self, request: Any, deadline_s: float) -> _Answer:  # noqa: ANN401 - as above
         assert self._pipe is not None
         self._pipe.send(request)
         if not self._pipe.poll(deadline_s):
             raise TimeoutError(f"no answer within {deadline_s:g} s")
-        said = self._pipe.recv()
-        assert isinstance(said, _Said)
-        return said
+        reply = self._pipe.recv()
+        assert isinstance(reply, _Answer)
+        return reply
 
 
 def _how_it_ended(process: multiprocessing.context.SpawnProcess | None) -> str:
@@ -144,7 +145,7 @@ def _serve(
     arguments: tuple[object, ...],
     memory_bytes: int | None,
 ) -> None:
-    """The life of the process: it ends with its parent. Where it fails, its pipe closes with its very end."""
+    """Main of the process, which ends with its parent. On a failure it exits at once: its pipe closes."""
     try:
         _answer_all(pipe, serve, arguments, memory_bytes)
     except BaseException:  # noqa: BLE001 - whatever it is, the interpreter would be taken down module by module
@@ -168,10 +169,10 @@ def _answer_all(
         pipe.send(READY)
         while True:
             answer = server.answer(pipe.recv())
-            spent = threading.active_count() > 1
-            if spent:
+            threads_left = threading.active_count() > 1
+            if threads_left:
                 server.afterwards()  # the process ends with its answer
-            pipe.send(_Said(answer, spent))
+            pipe.send(_Answer(answer, threads_left))
             server.afterwards()
 
 

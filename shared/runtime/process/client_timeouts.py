@@ -1,7 +1,7 @@
-"""How long a web server waits for its clients: for a request's head, its body, and to take the answer.
+"""Limits how long a web server waits for a client: for a request's head, for its body, to read the answer.
 
-aiohttp waits for a head without limit, so a connection that says nothing, or a byte now and then, would hold
-its file descriptor for ever, and the service has few of them.
+aiohttp waits for a head without limit. A connection that sends nothing, or a byte now and then, would keep a
+file descriptor for ever, of which the service has few.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
 HEAD_LIMIT_S = 15.0
-"""from a connection's begin, or its last answer, to a whole request head"""
+"""from the begin of a connection, or its last answer, until the next request's head is here"""
 BODY_LIMIT_S = 30.0
 WRITE_LIMIT_S = 60.0
-"""until a client has taken what was written to it, but for what its connection holds"""
-MANY = 256
-CROWDED = 0.25
-"""share of the process's file descriptors beyond which connections are closed sooner"""
-HURRIED_S = 1.0
-"""instead of `HEAD_LIMIT_S`, while there are more connections than either"""
+"""for each write, until the client has read all but what its connection buffers"""
+CROWDED = 256
+CROWDED_SHARE = 0.25
+"""of the process's file descriptors"""
+CROWDED_HEAD_LIMIT_S = 1.0
+"""in place of `HEAD_LIMIT_S` while there are more connections than either allows"""
 LOOK_EVERY_S = 0.5
 
 
@@ -53,19 +53,19 @@ class ClientTimeouts:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)  # an operator may lower it at any time
-            most = MANY if soft == resource.RLIM_INFINITY else min(MANY, int(soft * CROWDED))
+            most = CROWDED if soft == resource.RLIM_INFINITY else min(CROWDED, int(soft * CROWDED_SHARE))
             for connection in self.overdue(server.connections, time.monotonic(), most):
                 if connection.transport is not None:
                     connection.transport.abort()
 
     def overdue(
-        self, connections: Collection[RequestHandler], now: float, most: int = MANY
+        self, connections: Collection[RequestHandler], now: float, most: int = CROWDED
     ) -> list[RequestHandler]:
         """Connections to close, at a monotonic time. Above `most` connections the limit is shorter."""
         silent = [one for one in connections if one not in self._answering]
         before = self._silent_since
         self._silent_since = {one: before.get(one, now) for one in silent}
-        limit_s = HEAD_LIMIT_S if len(connections) <= most else HURRIED_S
+        limit_s = HEAD_LIMIT_S if len(connections) <= most else CROWDED_HEAD_LIMIT_S
         return [one for one, since in self._silent_since.items() if now - since > limit_s]
 
 

@@ -1,6 +1,6 @@
-"""Keeps every process on the clock of NATS, so that a machine with a wrong clock does no harm.
+"""Corrects the clock of each process by that of NATS, so that a machine with a wrong clock does no harm.
 
-A difference of less than a second is left alone: machines that are set by a time server have none.
+A difference of less than a second is left alone: machines that follow a time server differ by less.
 """
 
 import asyncio
@@ -11,25 +11,25 @@ from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.clock import ScaledClock
 
-BORNE_S = 1.0
+TOLERATED_S = 1.0
 EVERY_REAL_S = 60.0
 
 log = structlog.get_logger()
 
 
-async def set_right(clock: ScaledClock, bus: JetStreamBus) -> None:
-    """Raises Unavailable."""
-    ahead_s, wrong_by_s = await bus.time_ahead(clock.unix)
-    if abs(ahead_s) > max(BORNE_S, 2 * wrong_by_s):
+async def correct_clock(clock: ScaledClock, bus: JetStreamBus) -> None:
+    """Correct the clock where it differs by more than the measurement may be wrong. Raises Unavailable."""
+    ahead_s, error_s = await bus.time_ahead(clock.unix)
+    if abs(ahead_s) > max(TOLERATED_S, 2 * error_s):
         log.warning("the clock of this machine is wrong, as NATS has it", ahead_s=ahead_s)
         clock.set_right(ahead_s)
 
 
-async def keep_right(clock: ScaledClock, bus: JetStreamBus) -> None:
-    """Look again and again until cancelled."""
+async def keep_clock_correct(clock: ScaledClock, bus: JetStreamBus) -> None:
+    """Correct it once a minute, until cancelled."""
     while True:
         await asyncio.sleep(EVERY_REAL_S)
         try:
-            await set_right(clock, bus)
+            await correct_clock(clock, bus)
         except Unavailable as error:
             log.debug("time is not known", reason=str(error))

@@ -1,7 +1,7 @@
-"""Settings that a process which joins a stack from elsewhere must share with it, passed on by the bus.
+"""Passes the settings that all processes of a stack must share to agents that join it from elsewhere.
 
-Admission writes these settings at its start; an agent takes them for all that its own settings leave open.
-With them it writes the number of the protocol that the stack speaks: it is upgraded last.
+Admission writes these settings to the bus at its start, and an agent takes those that its own settings leave
+open. Beside them admission, which is upgraded last, writes the number of the protocol that the stack speaks.
 """
 
 from collections.abc import Collection
@@ -14,8 +14,8 @@ from shared.runtime.damage import Damaged
 from shared.runtime.settings import PREFIX
 
 PROTOCOL = 2
-"""of facts, questions and snapshots; raised by a version that writes what the one before it would misread"""
-NUMBERED = "protocol"
+"""of facts, questions and snapshots; a version that writes what the one before would misread raises it"""
+PROTOCOL_KEY = "protocol"
 KEY = "settings"
 ANNOUNCER = "admission"
 SHARED = (
@@ -29,16 +29,18 @@ Shared = dict[str, str | int | float]
 
 
 async def announce(bus: State, name: str, settings: Settings) -> None:
-    """What stands there is not written again: a NATS that stores nothing keeps nobody from starting.
+    """Have admission write the settings, unless they stand there: it may start though NATS stores nothing.
 
     Raises Unavailable.
     """
     if name != ANNOUNCER:
         return
-    said = msgspec.json.encode({NUMBERED: PROTOCOL, **{field: getattr(settings, field) for field in SHARED}})
+    wanted = msgspec.json.encode(
+        {PROTOCOL_KEY: PROTOCOL, **{field: getattr(settings, field) for field in SHARED}}
+    )
     found = await bus.get(KEY)
-    if found is None or found[0] != said:
-        await bus.put(KEY, said)
+    if found is None or found[0] != wanted:
+        await bus.put(KEY, wanted)
 
 
 async def check_protocol(bus: State) -> None:
@@ -50,7 +52,7 @@ async def check_protocol(bus: State) -> None:
     if found is None:
         return
     try:
-        spoken = msgspec.json.decode(found[0], type=_Spoken).protocol
+        spoken = msgspec.json.decode(found[0], type=_Protocol).protocol
     except (msgspec.DecodeError, UnicodeDecodeError):
         return  # whoever needs the settings says what is wrong with them
     if spoken > PROTOCOL:
@@ -60,13 +62,13 @@ async def check_protocol(bus: State) -> None:
         )
 
 
-class _Spoken(msgspec.Struct):
+class _Protocol(msgspec.Struct):
     protocol: int = 0
     """0: of a version that wrote no number"""
 
 
 async def announced(bus: State) -> Shared | None:
-    """None: no stack has begun on this bus. Raises Unavailable."""
+    """The settings that admission wrote; None: it has not yet. Raises Unavailable, ValueError."""
     found = await bus.get(KEY)
     if found is None:
         return None

@@ -15,7 +15,7 @@ from structlog.typing import Processor, WrappedLogger
 from schemas.settings import Settings
 
 UNPARSED_MAX = 20
-"""lines within `WITHIN_S` about requests that are no HTTP"""
+"""lines that are logged within `WITHIN_S` about requests that are no HTTP"""
 WITHIN_S = 60.0
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -64,7 +64,7 @@ def render_json(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> s
 
 
 class _LossyStream(io.StringIO):
-    """Lines that a full disk does not take are lost, and nothing else with them."""
+    """Drops a line that cannot be written, as on a full disk, and raises no error."""
 
     def __init__(self, out: TextIO) -> None:
         super().__init__()
@@ -89,9 +89,10 @@ class _Forward(logging.Handler):
 
 
 class _Unparsed(logging.Filter):
-    """Of a request that is no HTTP, aiohttp shows the line at fault, and where: it may hold a token.
+    """Logs a request that is no HTTP by the type of its error alone, and only so many within a minute.
 
-    Whoever reaches the port can send any number of them.
+    aiohttp would log the line at fault, which may hold a token; and whoever reaches the port can send any
+    number.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""From a `build` function to a process: settings, logs, bus, clock, web server, shell, signals."""
+"""Runs a service as a process: its settings, logs, bus, clock, web server, shell and signals."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import LiveOffload
-from shared.runtime.process.clock_sync import keep_right, set_right
+from shared.runtime.process.clock_sync import correct_clock, keep_clock_correct
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
@@ -42,7 +42,7 @@ Build = Callable[[Settings, Ports], Service | Awaitable[Service]]
 
 
 class Life(NamedTuple):
-    """Of one service; an agent has neither others beside it nor reports."""
+    """What the steps of one life share. An agent has no candidate and no reporter: it has no instances."""
 
     name: str
     waiting: WaitingSite
@@ -68,7 +68,7 @@ def run(name: str, build: Build) -> None:
 
 
 async def _run(name: str, build: Build, settings: Settings) -> None:
-    """Until cancelled; also while it still waits for NATS, or for a node to stand for."""
+    """Live one life after the other until SIGTERM or SIGINT, which also end a wait for NATS or for a node."""
     stopping = _cancel_at_signals(asyncio.current_task())
     steps = StepWatch(name)
     for life in itertools.count():
@@ -87,12 +87,12 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
 
 
 async def _live(name: str, build: Build, settings: Settings, steps: StepWatch, *, first: bool) -> None:
-    """One life, from what is stored to an end that was not ordered, or to that of its leading."""
+    """One life: until it is cancelled, fails, or another instance leads."""
     async with WaitingSite(settings) as waiting:
-        await _live_beside(Life(name, waiting, steps), build, settings, first=first)
+        await _live_with(Life(name, waiting, steps), build, settings, first=first)
 
 
-async def _live_beside(life: Life, build: Build, settings: Settings, *, first: bool) -> None:
+async def _live_with(life: Life, build: Build, settings: Settings, *, first: bool) -> None:
     name, steps = life.name, life.steps
     steps.begin("NATS and its streams")
     with _starting(name):
@@ -100,15 +100,15 @@ async def _live_beside(life: Life, build: Build, settings: Settings, *, first: b
     try:
         clock = ScaledClock(origin=settings.clock_origin, speed=settings.speed)
         steps.begin("the time of NATS")
-        with contextlib.suppress(Unavailable):  # it is looked at again
-            await set_right(clock, bus)
+        with contextlib.suppress(Unavailable):  # `keep_clock_correct` tries again
+            await correct_clock(clock, bus)
         async with (
-            beside(keep_right(clock, bus)),
+            while_running(keep_clock_correct(clock, bus)),
             reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
         ):
             steps.begin("what NATS has stored of the stack's version and settings")
-            await _once_it_answers(bus, lambda: check_protocol(bus))
-            await _once_it_answers(bus, lambda: announce(bus, name, settings))
+            await _retry_until_answered(bus, lambda: check_protocol(bus))
+            await _retry_until_answered(bus, lambda: announce(bus, name, settings))
             ports = Ports(
                 bus=bus, clock=clock, offload=LiveOffload(), sources=sources_of(os.environ), streams=bus
             )
@@ -127,8 +127,8 @@ async def _live_beside(life: Life, build: Build, settings: Settings, *, first: b
         await bus.close()
 
 
-async def _once_it_answers(bus: JetStreamBus, ask: Callable[[], Awaitable[None]]) -> None:
-    """Wait until NATS answers, however long that takes: its disk may be full, or gone for a while.
+async def _retry_until_answered(bus: JetStreamBus, ask: Callable[[], Awaitable[None]]) -> None:
+    """Call `ask` until NATS answers, however long that takes: its disk may be full, or NATS gone.
 
     Raises Unavailable once the connection is closed.
     """
@@ -144,8 +144,8 @@ async def _once_it_answers(bus: JetStreamBus, ask: Callable[[], Awaitable[None]]
 
 
 @contextlib.asynccontextmanager
-async def beside(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """A context in which the tasks run; one that fails ends the block."""
+async def while_running(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """A context in which the tasks run; they are cancelled at its end, and one that fails ends it."""
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(task) for task in tasks]
         try:
@@ -174,21 +174,21 @@ async def _serve(build: Build, settings: Settings, ports: Ports, life: Life) -> 
             shell.when_ending = lambda: steps.begin("its tasks, which it ends")
             steps.begin("its address, at which it is to listen")
             await life.waiting.close()
-            announced = _Announced(shell, life.reporter)
-            web = await serve(settings, service, announced, ports.bus, now=unix_by(ports.clock, settings))
+            status = _ReportedStatus(shell, life.reporter)
+            web = await serve(settings, service, status, ports.bus, now=unix_by(ports.clock, settings))
             ending.push_async_callback(end, "requests at its address", web.close)
         structlog.get_logger().info("listening", host=settings.web_host, port=web.port)
         for subject, answer in service.standby_answers.items():
             await ports.bus.serve(service.name, subject, answer)
         steps.end()
-        async with beside(*_lookers(shell, service, settings, ports, life)):
+        async with while_running(*_reporting(shell, service, settings, ports, life)):
             await shell.run()
 
 
-def _lookers(
+def _reporting(
     shell: Shell, service: Service, settings: Settings, ports: Ports, life: Life
 ) -> Iterator[Coroutine[Any, Any, None]]:
-    """The functions that report on the shell."""
+    """The tasks that report on the shell, and end a leader that does no work; none for an agent."""
     if life.reporter is None or life.candidate is None:
         return
     yield life.reporter.renew(
@@ -208,8 +208,8 @@ def _lookers(
     )
 
 
-class _Announced:
-    """A shell that is ready once its report says so, so that whoever waited for it finds both agree."""
+class _ReportedStatus:
+    """A shell's status that is ready only once the service's report says so, so that both agree."""
 
     def __init__(self, shell: Shell, reporter: Reporter | None) -> None:
         self._shell = shell

@@ -27,9 +27,9 @@ from shared.runtime.process.ports import HeldPorts
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
 RECOVERY_LIMIT_S = 1800.0
-"""for a server with a large store, where somebody waits for it"""
+"""for a server that recovers a large store"""
 KILL_LIMIT_S = 5.0
-"""for a server that was killed to be gone; one that waits for a disk stays until the disk answers"""
+"""until a killed server is gone; one that waits for a disk stays until the disk answers"""
 GREETING = b"INFO "
 GREETING_LIMIT_S = 1.0
 STOP_TIMEOUT_S = 5.0
@@ -90,7 +90,7 @@ class NatsServer:
         sync_interval: str = "always",
         peers: Peers | None = None,
     ) -> None:
-        """`accounts`: of everybody who may come in, in place of a token and a user; looked at at every start.
+        """`accounts`: all users, in place of a token or one user; called as the configuration is written.
 
         `tls`: files of a certificate and its key. `sync_interval`: by default an acknowledged fact is on the
         disk; else a power cut loses some. `peers`: it is one of a cluster.
@@ -108,10 +108,10 @@ class NatsServer:
             {"token": token} if token else {"user": user, "password": password} if user else {}
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self._looked_to = 0
-        """bytes of its log"""
+        self._searched_to = 0
+        """up to which its log was searched for failed writes, in bytes"""
         self._began_at = 0
-        """bytes of its log, when it was started last"""
+        """size of its log at its last start, in bytes"""
         self._full = False
         self._took_clients = False
 
@@ -143,7 +143,7 @@ class NatsServer:
             raise
 
     def take_accounts(self) -> None:
-        """Let in whoever has an account by now, and nobody else; who stays in is not disturbed.
+        """Let in the users who have an account now, and nobody else; connections of theirs go on.
 
         Call it again a moment later: a server (2.15) connects an account that is new to it to others only
         when it reads its configuration once more.
@@ -155,8 +155,8 @@ class NatsServer:
     async def stop(self) -> None:
         """Shut it down cleanly; kill it if that takes too long, or if a write has failed.
 
-        A server (2.15) that is shut down notes the last sequence that it gave away, stored or not: where
-        that fact was not stored, the next start would leave its place empty, as if it had been lost.
+        A server (2.15) that is shut down writes down the last sequence that it assigned. Where the fact of
+        that sequence was not stored, it would be missing after the next start, as if it had been lost.
         """
         if self._process is None:
             return
@@ -178,11 +178,11 @@ class NatsServer:
         """Whether a write has failed for want of space since it started: then it stores nothing any more."""
         try:
             with self._log.open("rb") as log:
-                log.seek(self._looked_to)
+                log.seek(self._searched_to)
                 said = log.read(LOG_READ_BYTES)
         except OSError:
             return self._full
-        self._looked_to += len(said)
+        self._searched_to += len(said)
         self._full = self._full or NO_SPACE in said
         return self._full
 
@@ -192,7 +192,7 @@ class NatsServer:
         owner_only.make_folder(self.folder)
         config = self._write_config()
         self._keep_streams()
-        self._began_at = self._looked_to = self._log.stat().st_size if self._log.exists() else 0
+        self._began_at = self._searched_to = self._log.stat().st_size if self._log.exists() else 0
         self._full = self._took_clients = False
         self._process = subprocess.Popen(  # noqa: S603 - our own server
             [_executable(), "--config", config],

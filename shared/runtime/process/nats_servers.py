@@ -1,6 +1,6 @@
-"""The NATS of a stack: one server, or three that hold all together and go on when one is gone.
+"""The NATS servers of a stack: one, or a cluster of three, which goes on when one of them is gone.
 
-The servers of a cluster know each other by a password of their own, which only their files hold.
+The servers of a cluster let each other in by a password that stands in their configuration alone.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class NatsServers:
-    """Servers on this machine; clients come to any of them."""
+    """The servers, all on this machine; a client may connect to any of them."""
 
     def __init__(self, each: list[NatsServer], held: HeldPorts | None = None) -> None:
         """`held`: the ports on which they listen for each other."""
@@ -51,9 +51,9 @@ class NatsServers:
             raise error
 
     async def begin(self, limit_s: float) -> dict[int, Exception]:
-        """Start those that do not run; why some take no clients in `limit_s`, by their numbers from 1.
+        """Start those that do not run; returns why some take no clients in `limit_s`, by numbers from 1.
 
-        One that runs, and only recovers its store for longer, goes on.
+        One that takes longer since it recovers its store is not ended.
         """
         begun = (_begin(server, limit_s) for server in self.each)
         found = await asyncio.gather(*begun, return_exceptions=True)
@@ -79,9 +79,10 @@ async def _begin(server: NatsServer, limit_s: float) -> None:
 
 
 def servers_begun(folder: Path) -> int:
-    """How many servers hold what there is in a store; 0: nothing yet.
+    """How many servers a store was begun with; 0: there is none yet.
 
-    A server of a cluster throws away what the cluster does not know: one store is not the beginning of three.
+    A server of a cluster deletes streams that the cluster does not know, so the store of one server cannot
+    become that of three.
     """
     if not (folder / "jetstream").exists():
         return 0

@@ -8,10 +8,10 @@ import weakref
 
 
 class HeldPorts:
-    """Ports nobody listens on, all different.
+    """Ports on which nobody listens, all different.
 
-    On Linux no other process is given one of them, for a server or as its end of a connection, for as long as
-    this lives: they are bound, and a server that sets SO_REUSEADDR may listen on what is only bound.
+    On Linux they stay bound for as long as this object lives. So the system gives them to nobody else, as a
+    server's port or as the end of a connection, and a server that sets SO_REUSEADDR can still listen on them.
     """
 
     def __init__(self, host: str, count: int = 1) -> None:

@@ -1,8 +1,8 @@
-"""The state of the services: each writes a report to the bus's key-value store, and each can read all.
+"""Reports of the services: each writes its own to the state bucket, and each can read all.
 
 A report says since when the service runs, how often it restarted after an end that was not ordered, its last
-error, and its troubles: what it does without. Times here are Unix seconds. A service whose
-report is not renewed counts as gone. Agents write none, since the monitor follows the nodes.
+error, and its troubles: what it does without. A service whose report is not renewed counts as gone. Agents
+write no reports, since the monitor follows the nodes. Times are Unix seconds.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ NAMES = ("admission", "profiler", "estimator", "planner", "placer", "monitor")
 """the services that report"""
 RENEW_REAL_S = 2.0
 LOOK_REAL_S = 0.05
-"""between two looks whether the service has become ready"""
+"""between two checks whether the service has become ready"""
 LOOK_LEADS_REAL_S = 0.25
-"""between two looks whether one that is up leads, or leads no more"""
+"""between two checks whether a service that is up has begun or ceased to lead"""
 GONE_AFTER_REAL_S = 10.0
 WRITE_LIMIT_REAL_S = 1.0
 ERROR_CHARS = 500
@@ -59,7 +59,7 @@ class Reporter:
             await self._forget(instances)
         with contextlib.suppress(OSError):
             async with asyncio.timeout(WRITE_LIMIT_REAL_S):
-                self._follow(await _read(self._bus, self._key))
+                self._continue(await _read(self._bus, self._key))
         await self._write(state=ServiceState.STARTING)
 
     async def _forget(self, instances: int) -> None:
@@ -99,7 +99,7 @@ class Reporter:
             )
 
     async def stall(self, words: str) -> None:
-        """Report that it lives and does not work."""
+        """Report that the service lives and does no work, and why."""
         await self._write(
             state=ServiceState.STUCK, leads=False, last_error=words, last_error_at=self._now(), troubles=()
         )
@@ -114,7 +114,8 @@ class Reporter:
         """Report an end that was ordered."""
         await self._write(state=ServiceState.ENDED, troubles=())
 
-    def _follow(self, before: ServiceView | None) -> None:
+    def _continue(self, before: ServiceView | None) -> None:
+        """Take over restarts and the last error from the report of the life before."""
         if before is None or before.state is ServiceState.ENDED:
             return
         failed = before.state in {ServiceState.FAILED, ServiceState.STUCK}

@@ -1,6 +1,6 @@
-"""Names in the log the step of a start or of an end that holds a process up, and where in the code it waits.
+"""Logs which step of its start or its end holds a process up, and where in the code it waits.
 
-A thread says it, again and again: a disk that does not answer may hold up the event loop itself.
+A thread logs it, since a disk that does not answer may hold up the event loop itself.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ from typing import Any
 import structlog
 
 LATE_REAL_S = 5.0
-"""how long a step may take before it is named; each further time after twice as long"""
+"""how long a step takes before it is logged; then again each time that its time has doubled"""
 LONGEST_REAL_S = 300.0
 PLACES_MAX = 10
 TOP = Path(__file__).parents[3]
 PACKAGES = frozenset({"hopyard", "schemas", "services", "shared"})
-"""ours: installed, they stand beside those of others"""
+"""our packages, which are installed beside those of others"""
 
 _Call = tuple[CodeType, int]
 
 
 class StepWatch:
-    """Of one process: of the event loop that runs in the thread that made this."""
+    """Watches the event loop of the thread in which it is made."""
 
     def __init__(self, service: str, late_real_s: float = LATE_REAL_S) -> None:
         self._log = structlog.get_logger().bind(service=service)

@@ -1,4 +1,4 @@
-"""What a process answers over HTTP until its service is there: 503 with the reason, not silence."""
+"""Answers HTTP requests until the process has its service: with 503 and the reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from schemas.settings import Settings
 from shared.runtime.process.web import WAITS, Site, listen, tls_of, waiting_application
 
 PATIENCE_S = 1.0
-"""a service that finds its NATS is there sooner, and listens itself"""
+"""before it listens: a service that finds NATS at once listens itself sooner"""
 
 
 class WaitingSite:
@@ -18,7 +18,7 @@ class WaitingSite:
 
     def __init__(self, settings: Settings) -> None:
         self.why: Callable[[], str] = lambda: WAITS
-        """what it answers"""
+        """the reason in its answers"""
         self._settings = settings
         self._site: Site | None = None
 

@@ -1,7 +1,7 @@
-"""Ends a leader that is alive but does no work: it gives up its lease, says so, and exits.
+"""Ends the process of a leader that is alive and does no work: it reports that, gives up its lease, exits.
 
-What holds it up may be a thread that no exception reaches, so the process ends at once, without cleaning up;
-whoever started it starts it again.
+What holds the leader up may be a thread that no exception reaches, so the process ends at once, without a
+clean-up. Whoever started it starts it again.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from shared.runtime.leadership import Candidate
 from shared.runtime.process.reports import Reporter
 from shared.runtime.shell.shell import Shell
 
-LOOKS = 10
-"""checks within the time that work may be outstanding"""
-LOOK_LIMIT_REAL_S = 2.0
+CHECKS = 10
+"""within the time that work may be outstanding"""
+CHECK_LIMIT_REAL_S = 2.0
 SHOWN_REAL_S = 5.0
-"""how long it reports what is wrong before it exits"""
+"""how long the report of what is wrong can be read before the process exits"""
 STALLED = 75
-"""exit code"""
+"""exit code of such a process"""
 
 log = structlog.get_logger()
 
@@ -30,10 +30,13 @@ log = structlog.get_logger()
 async def watch(
     shell: Shell, bus: Bus, facts: Sequence[str], *, candidate: Candidate, reporter: Reporter, limit_s: float
 ) -> None:
-    """Returns only by ending the process."""
+    """Check until cancelled, or until work is outstanding for too long: then end the process.
+
+    The limits begin anew where it does not lead, was asleep, or NATS does not answer.
+    """
     while not shell.stalled():
-        asleep_s = await _pause(limit_s / LOOKS)
-        if not shell.leads() or asleep_s > limit_s / 2 or not await _read(shell, bus, facts):
+        asleep_s = await _pause(limit_s / CHECKS)
+        if not shell.leads() or asleep_s > limit_s / 2 or not await _check_facts(shell, bus, facts):
             shell.progress.restart_limits()
     log.error("alive but idle", service=reporter.report.name, reason=shell.stalled())
     candidate.give_up()
@@ -44,16 +47,16 @@ async def watch(
 
 
 async def _pause(real_s: float) -> float:
-    """Sleep; by how much it took longer than asked for."""
+    """Sleep; returns by how much that took longer."""
     began = time.monotonic()
     await asyncio.sleep(real_s)
     return time.monotonic() - began - real_s
 
 
-async def _read(shell: Shell, bus: Bus, facts: Sequence[str]) -> bool:
-    """Note how far it has come; false: the bus does not say how far it could be."""
+async def _check_facts(shell: Shell, bus: Bus, facts: Sequence[str]) -> bool:
+    """Compare what the shell has handled with the newest fact; false: the bus does not answer."""
     try:
-        async with asyncio.timeout(LOOK_LIMIT_REAL_S):
+        async with asyncio.timeout(CHECK_LIMIT_REAL_S):
             newest = await bus.newest(facts)
     except OSError:
         return False

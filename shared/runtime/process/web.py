@@ -97,7 +97,7 @@ async def serve(
 
 
 def waiting_application(settings: Settings, why: Callable[[], str]) -> web.Application:
-    """Of a process that has no service yet: it lives, and refuses all with the reason."""
+    """For a process that has no service yet: it says that it lives, and refuses all else with the reason."""
 
     async def healthz(_: web.Request) -> web.Response:
         return json_response({"status": "alive"})
@@ -131,7 +131,7 @@ async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext
     await runner.setup()
     starting = asyncio.create_task(web.TCPSite(runner, host, port, ssl_context=tls).start())
     try:
-        await asyncio.shield(starting)  # cancelled, it would listen already, and nobody could close it
+        await asyncio.shield(starting)  # cancelled half-way it may listen, and nobody could close it
     except BaseException:
         await asyncio.wait([starting])
         await runner.cleanup()
@@ -198,14 +198,14 @@ def _own_routes(
 
 
 def _outlined(service: ServiceView) -> ServiceView:
-    """The reports without texts, for requests without a token: a text may name a job, a user or a path."""
+    """A report without its texts, for requests without a token: a text may name a job, a user or a path."""
     quarantined = tuple([_kind_of(death) for death in service.quarantined])
     troubles = (TROUBLED,) if service.troubles else ()
     return msgspec.structs.replace(service, last_error="", troubles=troubles, quarantined=quarantined)
 
 
 def _kind_of(death: Death) -> Death:
-    """The kind of a trouble, without the job, node or error text that it names."""
+    """What a quarantined fact is, without the job or node that it names, or the text of the error."""
     entity, fact = death.fact.split(".")
     error = death.error.partition(":")[0]
     return msgspec.structs.replace(death, subject=f"hopyard.{entity}.*.{fact}", error=error)

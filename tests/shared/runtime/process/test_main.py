@@ -19,7 +19,7 @@ from shared.runtime.bus.contract import Unavailable
 from shared.runtime.leadership import Deposed
 from shared.runtime.process import main
 from shared.runtime.process.joining import check_protocol
-from shared.runtime.process.main import beside
+from shared.runtime.process.main import while_running
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.ports import HeldPorts
 from shared.runtime.process.web import STARTS
@@ -111,7 +111,7 @@ async def test_a_start_that_waits_for_nats_ends_once_its_connection_is_closed(li
     await bus._connection.nats.close()
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(Unavailable):
-            await main._once_it_answers(bus, lambda: check_protocol(bus))
+            await main._retry_until_answered(bus, lambda: check_protocol(bus))
 
 
 async def test_an_agent_that_waits_for_a_node_does_not_say_that_it_waits_for_nats(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_what_runs_beside_a_service_takes_it_along_when_it_fails() -> None
         raise LookupError("the watch")
 
     with pytest.raises(ExceptionGroup) as found:
-        async with asyncio.timeout(60), beside(failing()):
+        async with asyncio.timeout(60), while_running(failing()):
             await asyncio.Future()
     assert found.group_contains(LookupError, match="the watch")
 
@@ -178,6 +178,6 @@ async def test_what_runs_beside_a_service_ends_with_it() -> None:
         finally:
             ended.append("the watch")
 
-    async with asyncio.timeout(60), beside(watching()):
+    async with asyncio.timeout(60), while_running(watching()):
         await asyncio.sleep(0)
     assert ended == ["the watch"]
