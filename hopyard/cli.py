@@ -188,11 +188,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if odd := [word for word in words if not streams.is_text(word)]:
         complain(f"{odd[0]!a} is not text in {sys.getfilesystemencoding()}", INVALID, as_json=as_json)
     _clean_up_when_stopped(STOPPING if arguments is None else ())
+    stdout = sys.stdout  # typer puts another in its place once nobody reads it
     try:
         try:
             _run(words, as_json=as_json)
         finally:
-            sys.stdout.flush()  # the interpreter does it as it ends, and complains in its own words
+            stdout.flush()  # the interpreter does it as it ends, and complains in its own words
     except streams.NotWritten as error:
         streams.give_up()
         if error.closed_early:
