@@ -94,7 +94,8 @@ def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> b
     deadline = time.monotonic() + limit_s
     before = _stack(data)
     old = before.pids[name]
-    os.kill(old, signal.SIGTERM)
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself, and is being started again
+        os.kill(old, signal.SIGTERM)
     ended = _within(end_limit_s, lambda: _stack(data).pids.get(name) != old or not alive(old))
     if not ended:
         with contextlib.suppress(ProcessLookupError):

@@ -4,6 +4,7 @@ What each account may say and hear follows from the version. A running server is
 allows, until `hopyard up` starts anew and gives it what its own does.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -33,7 +34,8 @@ def widen_permissions(data: Path, up: int) -> bool:
     files = [file for file in data.glob("nats*/nats-server.conf") if _widened(file, data)]
     for _ in range(2 if files else 0):
         for server in _servers(up):
-            os.kill(server, signal.SIGHUP)
+            with contextlib.suppress(ProcessLookupError):  # `hopyard up` starts it with the new file
+                os.kill(server, signal.SIGHUP)
         time.sleep(READ_AGAIN_AFTER_S)
     return bool(files)
 
@@ -69,4 +71,12 @@ def merged(one: Any, other: Any) -> Any:  # noqa: ANN401 - any part of a configu
 def _servers(up: int) -> list[int]:
     """Process ids of the NATS servers that `hopyard up` runs."""
     children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
-    return [int(pid) for pid in children if b"nats-server.conf" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [int(pid) for pid in children if b"nats-server.conf" in _command_line(pid)]
+
+
+def _command_line(pid: str) -> bytes:
+    """Empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

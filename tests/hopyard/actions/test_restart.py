@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.actions.restart import named, ordered, restart
-from hopyard.failures import Invalid, Unreachable
+from hopyard.failures import Invalid, NotReady, Unreachable
 from hopyard.local.data_folder import StackFile, write_stack_file
 
 THERE = ["admission", "admission-2", "planner", "planner-2", "profiler", "agent-n1", "agent-planner"]
@@ -38,6 +38,21 @@ def test_where_no_stack_runs_nothing_is_to_be_restarted(tmp_path: Path) -> None:
     write_stack_file(tmp_path, gone)
     with pytest.raises(Unreachable, match="no stack runs on"):
         list(restart(tmp_path, ()))
+
+
+def test_a_process_that_has_ended_by_itself_is_waited_for_like_any_other(tmp_path: Path) -> None:
+    ended = _ended()
+    stack = StackFile(
+        api_url="http://127.0.0.1:1",
+        nats_url="",
+        pid=os.getpid(),
+        pids={"agent-n1": ended},
+        ports={"agent-n1": 1},
+        last_errors={"agent-n1": "address already in use"},
+    )
+    write_stack_file(tmp_path, stack)
+    with pytest.raises(NotReady, match="agent-n1 is not ready yet: address already in use"):
+        list(restart(tmp_path, (), limit_s=0.0))
 
 
 def _ended() -> int:
