@@ -23,7 +23,7 @@ from schemas.settings import Settings
 AS_JSON = "--json"
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
 BY_SIGNAL = 128
-"""exit code, less the signal's number, of what one ended, as shells have it"""
+"""exit code of a command that a signal stopped, less the signal's number"""
 HELP = frozenset({"--help", "-h"})
 VERSION = "--version"
 COMPLETE = "_HOPYARD_COMPLETE"
@@ -40,6 +40,9 @@ OF_FILES = frozenset(
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
+
+_stopped_by: int = signal.SIGINT
+"""the signal that stopped this command, if one did"""
 
 ABOUT = """Schedule deep-learning training jobs on a shared cluster of unlike GPUs.
 
@@ -212,7 +215,7 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
     try:
         sys.exit(application(_typed() or words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
-        complain(failure, failure.code, as_json=as_json)
+        complain(failure, _code(failure.code), as_json=as_json)
     except typer.TyperException as misuse:
         complain(_misused(misuse, words), INVALID, as_json=as_json)
     except (typer.Abort, KeyboardInterrupt):  # the second while a command is imported
@@ -245,13 +248,21 @@ def _clean_up_when_stopped(signals: Iterable[signal.Signals]) -> None:
 
 
 def _stopped(number: int, _: object) -> NoReturn:
-    sys.exit(BY_SIGNAL + number)
+    """Raises what a guard around the code of others does not take for an end of that code: no SystemExit."""
+    global _stopped_by  # noqa: PLW0603 - a process is ended by one signal
+    _stopped_by = number
+    raise KeyboardInterrupt
+
+
+def _code(code: int) -> int:
+    """The exit code of a command that may have been stopped by a signal, as shells have it."""
+    return BY_SIGNAL + _stopped_by if code == INTERRUPTED else code
 
 
 def _interrupted(*, as_json: bool) -> NoReturn:
     """That some coroutines of a simulation had not begun is no news to whoever stopped it."""
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-    complain("interrupted", INTERRUPTED, as_json=as_json)
+    complain("interrupted", _code(INTERRUPTED), as_json=as_json)
 
 
 def _typed() -> list[str]:

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from hopyard.actions.restore import restore
 from hopyard.local import backup_file
 from tests.hopyard.cli_line import command_line
 from tests.hopyard.local.test_backup_file import STORE, manifest
+from tests.hopyard.stopping import NUMBER, Stopping
+from tests.paths import ROOT
 
 LIMIT_S = 300.0
 HOPYARD = (sys.executable, "-m", "hopyard.cli")
@@ -44,6 +46,24 @@ async def test_a_restore_that_is_stopped_leaves_nothing(backup: Path, number: si
         while await stopped_restore(backup, number) != 128 + number:
             shutil.rmtree(backup.parent / "new")  # it was over before it was stopped
     assert not [path for path in backup.parent.iterdir() if "new" in path.name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_simulation_that_is_stopped_within_a_policy_ends_without_a_result(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """A policy that ends itself is a policy that failed, and the run goes on: a signal is no such end."""
+    simulation = ("simulate", "--scenario", "tiny", "--policy", f"{Stopping.__module__}:{Stopping.__name__}")
+    process = await asyncio.create_subprocess_exec(
+        *(*HOPYARD, *simulation),
+        env={**os.environ, NUMBER: str(int(number)), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
+    assert (process.returncode, out) == (128 + number, b"")
+    assert err.splitlines()[-1] == b"hopyard: interrupted"
 
 
 def test_a_restore_that_is_stopped_as_it_makes_its_folder_leaves_nothing(
