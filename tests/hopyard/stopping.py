@@ -1,4 +1,4 @@
-"""A policy in whose midst its own process is told to end."""
+"""A policy that signals its own process while it decides."""
 
 import os
 import signal
