@@ -10,7 +10,7 @@ from schemas.codec import encode
 from schemas.ids import NodeId, PlacementId
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
-from services.agent.work.emulated import EmulatedRunner, emulated_with
+from services.agent.work.emulated import EmulatedRunner, emulated_with, world_of
 from services.table import TABLE, ServiceEntry
 from shared.domain.states import ENDED, MOVES
 from shared.runtime.bus.contract import Unavailable
@@ -55,6 +55,11 @@ def emulated_on(catalogue: CatalogueFile) -> Runners:
 
 
 EMULATED = emulated_on(NOTHING_MORE)
+
+
+def check_world(catalogue: CatalogueFile, settings: Settings) -> None:
+    """Raises UnknownPlugin, InvalidCatalogue, InvalidFile for a world with which no agent could start."""
+    world_of(catalogue, settings)
 
 
 class StallingTurns(LoopTurns):

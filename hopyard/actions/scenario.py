@@ -17,6 +17,7 @@ from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
 from services.planner.policies.registry import Registry, UnfitPolicy, names, options_kind
+from shared.runtime.plugins import UnknownPlugin
 from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")
@@ -61,9 +62,11 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     Raises Invalid.
     """
     from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
+    from loadgen.stack import check_world  # noqa: PLC0415 - as above
 
     found = _set(lambda: effective_settings(scenario, os.environ, decided))
-    _set(lambda: virtual_settings(found.scenario, {}))
+    settings = _set(lambda: virtual_settings(found.scenario, {}))
+    _set(lambda: check_world(found.scenario.catalogue, settings))
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
         say(f"with settings of this shell: {values}")
@@ -79,7 +82,7 @@ def _set(load: Callable[[], T]) -> T:
         return load()
     except UnknownSetting as error:
         raise Invalid(f"{error}{_as_option(error.name)}") from None
-    except ValueError as error:
+    except (ValueError, UnknownPlugin) as error:
         raise Invalid(str(error)) from None
 
 

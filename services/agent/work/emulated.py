@@ -5,6 +5,7 @@ end of its stretch, or has saved. A stretch of running has one rate, from which 
 follow; nothing is computed step by step.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -39,9 +40,11 @@ from shared.domain.residents import Residents
 from shared.domain.sums import plain_sum
 from shared.runtime.clock import Clock
 from shared.runtime.files import fault, read_file
-from shared.runtime.plugins import WORLDS
+from shared.runtime.plugins import WORLDS, UnknownPlugin
 
 V = TypeVar("V")
+OF_WORLD = ("modes", "stretch", "rota", "switch_s", "profile", "all_reduce")
+"""what every world has"""
 
 
 class EmulatedRunner:
@@ -347,12 +350,26 @@ def emulated(settings: Settings, clock: Clock) -> EmulatedRunner:
 
 def emulated_with(catalogue: CatalogueFile, settings: Settings, clock: Clock) -> EmulatedRunner:
     """As `emulated`, with this catalogue in place of a file. Raises UnknownPlugin, InvalidCatalogue."""
-    make: WorldFactory = WORLDS.load(settings.world)
     return EmulatedRunner(
-        make(settings, catalogue),
+        world_of(catalogue, settings),
         clock,
         startup_s=settings.startup_s,
         checkpoint_s=settings.checkpoint_s,
         observe_every_s=settings.observe_every_s,
         residents_max=settings.residents_max,
     )
+
+
+def world_of(catalogue: CatalogueFile, settings: Settings) -> World:
+    """The world that the settings name. Raises UnknownPlugin, InvalidCatalogue, InvalidFile."""
+    make: WorldFactory = WORLDS.load(settings.world)
+    try:
+        inspect.signature(make).bind(settings, catalogue)
+    except (TypeError, ValueError):  # the second for what is written in C and does not say what it takes
+        raise UnknownPlugin(
+            f"world {settings.world}: it cannot be called with settings and a catalogue"
+        ) from None
+    world = make(settings, catalogue)
+    if lacking := [name for name in OF_WORLD if not hasattr(world, name)]:
+        raise UnknownPlugin(f"world {settings.world}: what it makes is no world: no {', '.join(lacking)}")
+    return world

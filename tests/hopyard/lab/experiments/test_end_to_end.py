@@ -136,6 +136,30 @@ def test_a_variable_that_is_no_setting_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("world", "reason"),
+    [
+        ("atlantis", " is unknown; there are emulated, learnt, table"),
+        ("os:name", ": it cannot be called with settings and a catalogue"),
+        ("os:system", ": it cannot be called with settings and a catalogue"),
+        ("builtins:print", ": what it makes is no world: no modes, stretch, rota, switch_s"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("simulate",), ("compare", "--policies", "fifo")], ids=lambda words: words[0]
+)
+def test_a_world_that_is_none_is_refused(
+    words: tuple[str, ...],
+    world: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOPYARD_WORLD", world)
+    assert ran(*words) == 2
+    assert f"world {world}{reason}" in capfd.readouterr().err
+
+
 def test_settings_of_the_shell_hold_and_those_that_do_not_are_named(
     scenario: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
