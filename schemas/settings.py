@@ -13,7 +13,8 @@ from schemas.base import File
 from schemas.cluster import Address
 from schemas.instances import INSTANCES_MAX
 
-Seconds = Annotated[float, Meta(gt=0, le=1e8)]
+Seconds = Annotated[float, Meta(ge=1e-3, le=1e8)]
+"""a timer counts as due 0.1 ms early, so that an interval has to be longer than that"""
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Switching = Literal["default", "pipeswitch", "hare"]
@@ -168,7 +169,7 @@ class Settings(File, frozen=True, kw_only=True):
     """largest number of GPUs that a job may ask for"""
 
     # ---- rounds
-    round_s: Seconds = 360.0
+    round_s: Annotated[float, Meta(ge=1, le=1e8)] = 360.0
     """length of a round; at its start all jobs are planned anew"""
     policy: str = "hops"
     """policy with its options, as `hops+moving_cost_s=15`; `hopyard policy show NAME` lists the options"""

@@ -3,8 +3,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schemas.settings import FORMER_NAMES, Settings
+from schemas.settings import FORMER_NAMES, Seconds, Settings
 from shared.runtime.settings import describe, load_settings, sources_of
+from shared.runtime.shell.handling import TIMER_SLACK_S
 
 
 def _file(folder: Path, text: str) -> Path:
@@ -70,7 +71,9 @@ def test_text_of_the_environment_becomes_each_kind_of_value() -> None:
     [
         ({"HOPYARD_ROUNDS_S": "1"}, "HOPYARD_ROUNDS_S: there is no such setting; .*HOPYARD_ROUND_S"),
         ({"HOPYARD_QQQ": "1"}, "HOPYARD_QQQ: there is no such setting$"),
-        ({"HOPYARD_ROUND_S": "-1"}, "HOPYARD_ROUND_S: .* > 0.*'-1'"),
+        ({"HOPYARD_ROUND_S": "-1"}, "HOPYARD_ROUND_S: .* >= 1.*'-1'"),
+        ({"HOPYARD_ROUND_S": "1e-9"}, "HOPYARD_ROUND_S: it must be a number >= 1\\.0 "),
+        ({"HOPYARD_HEARTBEAT_REAL_S": "1e-9"}, "HOPYARD_HEARTBEAT_REAL_S: it must be a number >= 0.001 "),
         ({"HOPYARD_ROUND_S": "soon"}, "HOPYARD_ROUND_S: .*'soon'"),
         ({"HOPYARD_CLOCK_ORIGIN": "nan"}, "HOPYARD_CLOCK_ORIGIN: "),
         ({"HOPYARD_SOLVER": "luck"}, "HOPYARD_SOLVER: .*'luck'"),
@@ -97,6 +100,12 @@ def test_a_mistake_in_the_environment_is_named(environ: dict[str, str], words: s
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         load_settings({}, _file(tmp_path, text))
+
+
+def test_no_time_limit_is_less_than_the_slack_of_a_timer() -> None:
+    assert msgspec.convert(0.001, Seconds) > TIMER_SLACK_S
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(TIMER_SLACK_S, Seconds)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
