@@ -27,6 +27,8 @@ LIVE_ONLY = frozenset({
     *("instance", "instances", "lease_real_s", "stuck_after_real_s", "allow_lost_facts"),
 })  # fmt: skip
 """settings of processes, connections, files and the wall clock, which a simulation does not have"""
+OF_COMMANDS = frozenset({"api_url", "api_token", "api_token_file"})
+"""settings of the commands that ask a stack: nobody who sets one expects anything of a simulation"""
 
 
 class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,8 @@ class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, Value]
     """effective settings that the scenario does not set itself"""
     ignored: tuple[str, ...]
-    """what is set and has no effect here: variable, or name and file, sometimes with the reason"""
+    """what is set and has no effect here, but for settings of other commands: variable, or name and file,
+    sometimes with the reason"""
 
 
 def given_in(environ: Mapping[str, str]) -> dict[str, str]:
@@ -68,7 +71,7 @@ def effective_settings(
     ignored = (
         f"{label} ({by[name]} decides)" if name in by else label
         for name, label in given_in(environ).items()
-        if name in by or name in LIVE_ONLY
+        if name in by or name in LIVE_ONLY - OF_COMMANDS
     )
     scenario = extended(scenario, str(given.get("catalogue", "")))
     settings = {**scenario.settings, **{name: value for name, value in given.items() if name != "catalogue"}}

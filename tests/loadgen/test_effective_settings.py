@@ -1,4 +1,4 @@
-"""Which settings of a shell hold in a simulation: every one either does something, or is named."""
+"""Which settings of a shell hold in a simulation: each does something, is named, or is of other commands."""
 
 import sys
 from pathlib import Path
@@ -62,6 +62,12 @@ def test_what_does_nothing_is_named_with_where_it_stands(tmp_path: Path) -> None
     assert found.ignored == (f"nats_url in {file}", "HOPYARD_SEED (--seed decides)", "HOPYARD_WEB_PORT")
     assert found.given == {}
     assert found.scenario == small()
+
+
+def test_nobody_is_told_that_the_address_of_a_stack_does_nothing() -> None:
+    found = effective_settings(small(), {"HOPYARD_API_URL": "http://hopyard", "HOPYARD_API_TOKEN": "t"})
+    assert found.ignored == ()
+    assert found.given == {}
 
 
 def test_a_setting_of_the_shell_changes_the_run() -> None:
