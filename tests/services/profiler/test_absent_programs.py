@@ -1,5 +1,8 @@
 """A job whose program is missing: one node may lack it, two are believed, and no round is waited for."""
 
+import msgspec
+import pytest
+
 from schemas.events import JobProfiled, JobRejected, ProfileRun, ProfilingAdded
 from schemas.ids import GpuType, JobId
 from tests.services.profiler.profiler_builders import (
@@ -47,6 +50,18 @@ def test_a_lone_node_is_believed() -> None:
     there = driver("a0")
     lacks(there, *runs(there))
     assert len(there.all(JobRejected)) == 1
+
+
+@pytest.mark.parametrize("before", ["", "exit code 127: hopyard: "])
+def test_that_it_cannot_be_started_is_said_once(before: str) -> None:
+    there = driver("vm")
+    [run] = runs(there)
+    reason = f"{before}cannot be started: train.py: No such file or directory"
+    there.tell(msgspec.structs.replace(absent(run), reason=reason), stopped(run))
+    there.until(there.now + 2 * SETTLE_S)
+    [rejected] = there.all(JobRejected)
+    said = f"it cannot be started on vm: {before}train.py: No such file or directory"
+    assert rejected.reason == f"it runs on no GPU type: {said}"
 
 
 def test_two_types_are_two_nodes() -> None:
