@@ -40,8 +40,7 @@ def worded(reason: str, kind: object, path: str) -> str:
     if found := _MISSING.match(reason):
         return "this field is missing"
     if found := _NONE_OF.match(reason):
-        known = list(dict.fromkeys(_values(types)))
-        return f"{found['value']} is none of {listed(known)}{hint(found['value'].strip(QUOTE), known)}"
+        return _none_of(found["value"], types)
     if _MATCHING.match(reason):
         return f"it must be {' or '.join(_described(types)) or 'text of another form'}"
     if found := _EXPECTED.match(reason):
@@ -50,6 +49,13 @@ def worded(reason: str, kind: object, path: str) -> str:
         quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in PLAIN else ""
         return f"it must be {_either(kinds)}{found['bound']}{got}{quoted}"
     return reason
+
+
+def _none_of(value: str, types: Sequence[inspect.Type]) -> str:
+    known = list(dict.fromkeys(_values(types)))
+    others = list(dict.fromkeys(_other_kinds(types)))
+    said = f"it must be {_either([*others, *known])}, but is {value}" if others else ""
+    return (said or f"{value} is none of {listed(known)}") + hint(value.strip(QUOTE), known)
 
 
 def hint(name: str, known: Sequence[str]) -> str:
@@ -130,6 +136,20 @@ def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
                 yield from map(str, values)
             case inspect.EnumType(cls=cls):
                 yield from (str(each.value) for each in cls)
+            case _:
+                pass
+
+
+def _other_kinds(types: Iterable[inspect.Type]) -> Iterator[str]:
+    """Kinds of values that are allowed beside named ones, in words."""
+    for kind in types:
+        match _bare(kind):
+            case inspect.IntType():
+                yield WORDS["int"]
+            case inspect.FloatType():
+                yield WORDS["float"]
+            case inspect.BoolType():
+                yield WORDS["bool"]
             case _:
                 pass
 

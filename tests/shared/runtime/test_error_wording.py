@@ -39,6 +39,10 @@ def refused(value: object, kind: type) -> str:
             {"learning_rate": {"value": 1.0, "rule": "linar"}},
             "$.learning_rate.rule: 'linar' is none of constant, linear, sqrt; did you mean linear?",
         ),
+        (
+            {"gpus": {"min": 1, "max": 4, "choices": "x"}},
+            "$.gpus.choices: it must be a whole number or all, but is 'x'",
+        ),
         ({"priority": "high"}, "$.priority: it must be a number, but is text"),
         ({"gpu_types": []}, "$.gpu_types: it must be a list of length >= 1"),
     ],
