@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error
 
 from schemas.base import Sample
@@ -36,17 +37,20 @@ class JetStreamSamples:
             connection.counts.samples_lost += backlog.put(msg)
 
         await connection.up()
-        with unavailable("listen"):
-            subscriptions = [await connection.nats.subscribe(sample_subject(kind), cb=hear) for kind in kinds]
+        subscriptions: list[Subscription] = []
         try:
+            with unavailable("listen"):
+                for kind in kinds:
+                    subscription = await connection.nats.subscribe(sample_subject(kind), cb=hear)
+                    subscriptions.append(subscription)
             with connection.notifying(connection.when_closed, backlog.end):
                 while True:
                     sample = await self._sample(await backlog.take())
                     if sample is not None:
                         yield sample
         finally:
-            with suppress(Error):
-                for subscription in subscriptions:
+            for subscription in subscriptions:
+                with suppress(Error):
                     await subscription.unsubscribe()
 
     def _node_of(self, sample: Sample) -> NodeId:

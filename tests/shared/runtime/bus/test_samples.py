@@ -1,10 +1,15 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import TimeoutError as NatsTimeoutError
 
 from schemas.base import Sample
 from schemas.samples import Heartbeat, ThroughputObserved
 from schemas.subjects import SAMPLE_PREFIX
-from shared.runtime.bus.contract import Bus
+from shared.runtime.bus.contract import Bus, Unavailable
 from tests.bus_nets import LIMIT_S, LISTENER_QUEUE, JetStreamNet, LiveNats, Net
 from tests.services.estimator.estimator_builders import observed
 from tests.shared.runtime.bus.bus_build import heartbeat, until
@@ -72,3 +77,24 @@ async def test_samples_are_lost_in_silence_while_the_server_is_away(
     await until(bus.connected)
     await bus.send(heartbeat(at=2.0))
     assert await _next_of(samples) == heartbeat(at=2.0)
+
+
+async def test_a_listener_that_cannot_begin_leaves_no_subscription(
+    live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await live.client()
+    client = bus._connection.nats
+    before, subscribe = set(client._subs), client.subscribe
+    made: list[Subscription] = []
+
+    async def once(subject: str, cb: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        if made:
+            raise NatsTimeoutError
+        made.append(await subscribe(subject, cb=cb))
+        return made[0]
+
+    monkeypatch.setattr(client, "subscribe", once)
+    with pytest.raises(Unavailable, match="listen"):
+        await anext(bus.listen([Heartbeat, ThroughputObserved]))
+    assert made
+    assert set(client._subs) == before
