@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hopyard.show.columns import Column, Listing
+from hopyard.show.metrics import in_words, measure
 from hopyard.show.times import Times
 from hopyard.show.units import duration, legible, number, plural, share
 from schemas.instances import instance_name
@@ -52,7 +53,7 @@ def result_table(result: RunResult) -> Table:
             "policy": result.policy,
             "jobs": _by_name(result.jobs),
             **{
-                _label(name): measure(name, value)
+                in_words(name): measure(name, value)
                 for name, value in result.metrics.items()
                 if not name.startswith(SHOWN_WITH_PLANS)
             },
@@ -171,7 +172,7 @@ def _services(services: Iterable[ServiceView]) -> str:
 
 def status_table(status: StatusView, times: Times) -> Table:
     """The cluster at a glance, and every metric that has a value."""
-    metrics = {_label(name): _measured(name, value) for name, value in status.metrics.items()}
+    metrics = {in_words(name): _measured(name, value) for name, value in status.metrics.items()}
     facts = {"time": times.date(status.at)} | status_facts(status)
     if status.plan is not None:
         facts["last plan"] = f"{times.short(status.plan.at)}, {facts['last plan']}"
@@ -182,11 +183,6 @@ def _measured(name: str, value: float | None) -> str:
     """The metrics of a running stack; decision times are marked as cluster time."""
     shown = measure(name, value)
     return f"{shown} of cluster time" if shown and name.startswith("decision_s") else shown
-
-
-def measure(name: str, value: float | None) -> str:
-    """A metric's value as its name says it is to be read: `_s` seconds, everything else a plain number."""
-    return duration(value) if name.endswith("_s") or "_s_" in name else number(value)
 
 
 def _table(*columns: str) -> Table:
@@ -241,7 +237,3 @@ def _workload(workload: WorkloadSource) -> str:
 
 def _by_name(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
-
-
-def _label(name: str) -> str:
-    return name.removesuffix("_s").replace("_s_", "_").replace("_", " ")

@@ -5,6 +5,7 @@ from rich.console import Console, RenderableType
 from hopyard.show import nodes as node_lines
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table, place_parts, places
+from hopyard.show.metrics import LABELS, SHARES
 from hopyard.show.nodes import node_columns
 from hopyard.show.progress import RunStatus, line, picture
 from hopyard.show.tables import result_table, scenarios_table, status_table
@@ -14,6 +15,8 @@ from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Layer
 from schemas.scenarios import PoissonWorkload, ScenarioFile
 from schemas.views import ClockView, JobView, NodeView
+from shared.domain.ledger import Ledger
+from shared.domain.metrics import summary
 from tests.hopyard.cli_builders import job_view, node_view, plan_view, run_result, status_view
 
 
@@ -96,6 +99,16 @@ def test_the_status_shows_how_long_jobs_wait_and_the_metrics() -> None:
     assert "gru" not in shown
 
 
+def test_every_metric_has_a_name_in_words_and_a_share_is_in_per_cent() -> None:
+    assert list(LABELS) == list(summary(Ledger()))
+    assert len(set(LABELS.values())) == len(LABELS)
+    assert set(LABELS) > SHARES
+    shown = text_of(status_table(status_view(metrics={"gru": 0.66, "lr_max": 1.23}), at(725.0)))
+    assert "GPUs busy              66.0%" in shown
+    assert "largest latency ratio  1.23" in shown
+    assert "of_tomorrow" not in text_of(status_table(status_view(metrics={"of_tomorrow_s": 1.0}), at(725.0)))
+
+
 def test_the_status_tells_of_a_clock_that_is_not_the_wall_s() -> None:
     assert "60 times the speed of time" in text_of(status_table(status_view(speed=60.0), at(725.0)))
     assert "clock" not in text_of(status_table(status_view(speed=1.0), at(725.0)))
@@ -138,7 +151,7 @@ def test_markup_in_a_users_text_is_text() -> None:
 def test_a_result_reads_seconds_as_durations_and_leaves_out_what_is_not_known() -> None:
     shown = text_of(result_table(run_result()))
     assert "9h 30m" in shown
-    assert "lr max" in shown
+    assert "largest latency ratio" in shown
     assert "ftf" not in shown
 
 
