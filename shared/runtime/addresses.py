@@ -7,5 +7,5 @@ def loopback(host: str) -> bool:
 
 
 def authority(host: str, port: int) -> str:
-    """Host and port as URLs have them: an address of IPv6 stands in brackets."""
+    """Host and port as a URL has them: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -21,11 +21,11 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, cluster_s: float) -> None:
-        """Infinite: until whoever sleeps is cancelled."""
+        """Sleep; an infinite time ends only by cancellation."""
         ...
 
     def at(self, then: float, do: Callable[[], None]) -> Alarm:
-        """Call `do` at cluster time `then`, or soon if that is past, unless it is cancelled before."""
+        """Call `do` at cluster time `then`, or soon if that is past, unless the alarm is cancelled first."""
         ...
 
     def within(self, real_s: float) -> AbstractAsyncContextManager[object]:
@@ -33,20 +33,20 @@ class Clock(Protocol):
         ...
 
     def cluster_s(self, real_s: float) -> float:
-        """How many cluster seconds pass in some real ones: for limits that are about processes."""
+        """The cluster seconds that pass in `real_s`: for limits that concern processes."""
         ...
 
 
 def _since_boot() -> float:
-    """Seconds by a clock that nobody sets and that, where there is one, goes on through a suspension."""
+    """Seconds by a clock that cannot be set; on systems that have one, it goes on during a suspension."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class ScaledClock:
     """Wall time that runs `speed` times as fast, counted from `origin` (Unix seconds).
 
-    Every process with the same two numbers reads the same time. Origin 0 at speed 1 is Unix time. To set
-    the machine's clock does not set this one; `set_right` does.
+    Every process with the same two numbers reads the same time. Origin 0 at speed 1 is Unix time. Setting
+    the machine's clock does not change it; `set_right` does.
     """
 
     def __init__(self, *, origin: float = 0.0, speed: float = 1.0) -> None:
@@ -57,11 +57,11 @@ class ScaledClock:
         self._began = time.time() - _since_boot()
 
     def unix(self) -> float:
-        """Unix time, as this clock has it."""
+        """Unix time by this clock."""
         return self._began + _since_boot()
 
     def set_right(self, ahead_s: float) -> None:
-        """Correct the clock, which was found to be `ahead_s` real seconds ahead."""
+        """Set the clock back by `ahead_s` real seconds, by which it was found to be ahead."""
         self._began -= ahead_s
 
     def now(self) -> float:

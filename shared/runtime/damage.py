@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 EXIT_CODE = os.EX_DATAERR
-"""exit code of a process that found damage, and would find it again"""
+"""exit code of a process that found damage; a restart would find it again"""
 RANGES_SHOWN = 5
 REMEDY = (
     "Restore a backup into a new folder (`hopyard restore FILE --data DIR`), or go on without what is lost "
@@ -23,9 +23,9 @@ def leaf_of(error: BaseException) -> BaseException:
 
 def ranges_text(ranges: Iterable[range]) -> str:
     """Ranges as text: 77, 90 to 165."""
-    all_of_them = list(ranges)
-    shown = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in all_of_them[:RANGES_SHOWN]]
-    more = len(all_of_them) - len(shown)
+    gaps = list(ranges)
+    shown = [str(one[0]) if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in gaps[:RANGES_SHOWN]]
+    more = len(gaps) - len(shown)
     return ", ".join([*shown, *([f"{more} more gaps"] if more else [])])
 
 

@@ -1,4 +1,4 @@
-"""Error messages about values that users wrote: from msgspec's complaint and the type to plain words."""
+"""Error messages in plain words about values that users wrote, from msgspec's message and the type."""
 
 import difflib
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import inspect
 
 STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|[^.\[\]]+")
-"""of a path such as `$.gpus[1]`, without its `$`"""
+"""one step of a path such as `$.gpus[1]`, whose `$` is removed first"""
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 _NONE_OF = re.compile(r"Invalid (?:enum )?value (?P<value>'.*'|[^ ]+)")
@@ -24,16 +24,19 @@ WORDS = {
     "array": "a list",
     "null": "nothing",
 }
-PLAIN = frozenset({"int", "float", "bool", "null"})
-"""what a YAML parser may take a text for"""
+UNQUOTED_TYPES = frozenset({"int", "float", "bool", "null"})
+"""types that a YAML parser may give to text without quotes"""
 QUOTED = "; in quotes it is text"
 LISTED_AT_MOST = 40
 QUOTE = "'"
 
 
 def worded(reason: str, kind: object, path: str) -> str:
-    """`reason`: of msgspec, without its place; `path`: that place, as `$.gpus[1]`; `kind`: of the whole."""
-    types = _at(kind, path)
+    """The message in plain words.
+
+    `reason`: msgspec's message without the path; `path`: as `$.gpus[1]`; `kind`: the type of the whole value.
+    """
+    types = _types_at(kind, path)
     if found := _UNKNOWN.match(reason):
         known = list(dict.fromkeys(_fields(types)))
         return f"there is no such field{hint(found['name'], known)}; there are {listed(known) or 'none'}"
@@ -46,7 +49,7 @@ def worded(reason: str, kind: object, path: str) -> str:
     if found := _EXPECTED.match(reason):
         kinds = [WORDS.get(each, each) for each in found["kinds"].split(" | ")]
         got = f", but is {WORDS.get(found['got'], found['got'])}" if found["got"] else ""
-        quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in PLAIN else ""
+        quoted = QUOTED if kinds == [WORDS["str"]] and found["got"] in UNQUOTED_TYPES else ""
         return f"it must be {_either(kinds)}{found['bound']}{got}{quoted}"
     return reason
 
@@ -59,7 +62,7 @@ def _none_of(value: str, types: Sequence[inspect.Type]) -> str:
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    """A hint at what may have been meant; empty if no name is similar."""
+    """The known name that was probably meant, as a question; empty if none is similar."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -76,62 +79,62 @@ def _either(words: Sequence[str]) -> str:
 # ---- types
 
 
-def _at(kind: object, path: str) -> list[inspect.Type]:
+def _types_at(kind: object, path: str) -> list[inspect.Type]:
     """The types that a value at this path may have."""
-    types = list(_plain(inspect.type_info(kind)))
+    types = list(_members(inspect.type_info(kind)))
     for step in STEP.findall(path.removeprefix("$")):
-        types = [inner for each in types for inner in _within(each, step)]
+        types = [inner for each in types for inner in _types_within(each, step)]
     return types
 
 
-def _plain(kind: Any) -> Iterator[inspect.Type]:  # noqa: ANN401 - of msgspec's classes
+def _members(kind: Any) -> Iterator[inspect.Type]:  # noqa: ANN401 - one of msgspec's classes
     """The members of a union type, each with its metadata."""
     if isinstance(kind, inspect.UnionType):
         for each in kind.types:
-            yield from _plain(each)
+            yield from _members(each)
     else:
         yield kind
 
 
-def _bare(kind: Any) -> inspect.Type:  # noqa: ANN401 - as above
-    return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+def _without_metadata(kind: Any) -> inspect.Type:  # noqa: ANN401 - as above
+    return _without_metadata(kind.type) if isinstance(kind, inspect.Metadata) else kind
 
 
-def _within(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
-    match _bare(kind):
+def _types_within(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
+    match _without_metadata(kind):
         case inspect.UnionType() as union:
-            for each in _plain(union):
-                yield from _within(each, step)
+            for each in _members(union):
+                yield from _types_within(each, step)
         case inspect.StructType(fields=fields, tag_field=tag_field, tag=tag):
             if tag_field == step and tag is not None:
                 yield inspect.LiteralType((tag,))
             for field in fields:
                 if field.encode_name == step:
-                    yield from _plain(field.type)
+                    yield from _members(field.type)
         case inspect.ListType(item_type=inner) | inspect.VarTupleType(item_type=inner):
             if step.startswith("["):
-                yield from _plain(inner)
+                yield from _members(inner)
         case inspect.DictType(value_type=inner):
-            yield from _plain(inner)
+            yield from _members(inner)
         case _:
             return
 
 
 def _fields(types: Iterable[inspect.Type]) -> Iterator[str]:
     for kind in types:
-        match _bare(kind):
+        match _without_metadata(kind):
             case inspect.StructType(fields=fields):
                 yield from (field.encode_name for field in fields)
             case inspect.UnionType() as union:
-                yield from _fields(_plain(union))
+                yield from _fields(_members(union))
             case _:
                 pass
 
 
 def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
-    """Of a `Literal`, an enum, or the tag that tells structs apart."""
+    """The values that a `Literal`, an enum or the tag of a struct allows."""
     for kind in types:
-        match _bare(kind):
+        match _without_metadata(kind):
             case inspect.LiteralType(values=values):
                 yield from map(str, values)
             case inspect.EnumType(cls=cls):

@@ -1,4 +1,4 @@
-"""Files that users write: YAML or JSON into a struct, and every fault with its file, line and field."""
+"""Reads YAML and JSON files of users into structs. Every fault is reported with its file, line and field."""
 
 import re
 from pathlib import Path
@@ -60,9 +60,9 @@ def read_file(path: str | Path, kind: type[T]) -> T:
 
 
 def fault(path: str | Path, field: str, reason: str, text: str | None = None) -> InvalidFile:
-    """A fault that shows only after reading, with the line of the field it is about, where that is there.
+    """A fault that is found only after reading, with the line of its field, if the file has that field.
 
-    `text`: what was read, where it cannot be read again.
+    `text`: what was read, if the file cannot be read again.
     """
     try:
         root, _ = _load(_readable(text_of(path) if text is None else text, str(path)), str(path))
@@ -102,7 +102,7 @@ def parse(text: str, path: str, kind: type[T]) -> T:
 
 
 def _readable(text: str, path: str) -> str:
-    """The text with JSON's tabs as spaces, since the YAML parser would refuse them."""
+    """The text; in a JSON file with spaces for tabs, which the YAML parser would refuse."""
     return text.replace("\t", " ") if path.endswith(".json") else text
 
 
@@ -128,7 +128,7 @@ def _load(text: str, path: str) -> tuple[yaml.Node, object]:
 
 
 def _check_depth(text: str, path: str) -> None:
-    """Refuse what nests too deep by its events: the C composer recurses, and would end the process."""
+    """Refuse what nests too deep, before composing it: the C composer recurses, and would end the process."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -139,7 +139,7 @@ def _check_depth(text: str, path: str) -> None:
 
 
 def _check(root: yaml.Node, path: str) -> None:
-    """Refuse keys given twice, where the last would win in silence, and aliases that explode."""
+    """Refuse keys given twice, of which only the last would count, and aliases that expand without limit."""
     todo = [(root, 0)]
     seen = 0
     while todo:
@@ -187,9 +187,9 @@ def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, kind: t
 
 
 def _follow(root: yaml.Node, steps: list[str]) -> tuple[list[yaml.Node], yaml.Node]:
-    """Where a path may lead, and the last node on it that is certain.
+    """The nodes that a path may lead to, and the last node on it that is certain.
 
-    msgspec writes `[...]` for some entry of a mapping: from there on the path leads to several.
+    msgspec writes `[...]` for an entry of a mapping without saying which: the path may lead to any of them.
     """
     nodes, sure = [root], root
     for step in steps:

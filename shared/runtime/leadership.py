@@ -27,8 +27,8 @@ from shared.runtime.lease import Lease
 
 RENEWALS = 4
 """attempts to renew a lease within its time"""
-SOONER = 4
-"""by so much a failed renewal is tried again sooner than the next is due: in doubt the leader does nothing"""
+RETRY_DIVISOR = 4
+"""a failed renewal is tried again after a step divided by this, since a leader in doubt does nothing"""
 
 log = structlog.get_logger()
 
@@ -71,7 +71,7 @@ class Candidate:
         """between two attempts to win the lease, or to renew it"""
         own = f"{self._instance}/".encode()
         self._gone = own if first else b""
-        """how the holder of the lease begins that is gone; empty: none is known to be"""
+        """prefix of the lease's holders that are known to be gone; empty: none is"""
         self._lease = Lease(
             bus, f"lease/{service}", own + secrets.token_hex(8).encode(), ttl_s=settings.lease_real_s
         )
@@ -79,13 +79,13 @@ class Candidate:
         self._led: ServiceLed | None = None
         """the newest fact by which it leads"""
         self._renew_lead_after = settings.snapshot_every
-        """facts"""
+        """how many facts old `ServiceLed` may become before it is published again"""
         self._gave_up = False
         self._sure_until = 0.0
         self._became_sure = asyncio.Event()
 
     def fencing_token(self) -> int:
-        """Only a leader has one."""
+        """The token of the lease; only for a leader."""
         assert self.leads, "asked before it leads"
         return self._token
 
@@ -127,7 +127,7 @@ class Candidate:
                     held = await self._lease.renew() or await self._win_again()
             except OSError as error:  # where the bus is away nobody else can win the lease either
                 log.debug("lease not renewed", service=self._service, reason=str(error))
-                pause_s = self.step_s / SOONER
+                pause_s = self.step_s / RETRY_DIVISOR
                 await self._ask_the_stream()
                 continue
             if self._gave_up:
@@ -139,7 +139,7 @@ class Candidate:
         await asyncio.Future()
 
     async def renew_lead(self) -> None:
-        """Publish `ServiceLed` anew whenever the last is many facts old, so that the stream may drop that.
+        """Publish `ServiceLed` again whenever the last one is many facts old, so that the stream may drop it.
 
         Runs until cancelled. Raises Fenced.
         """
@@ -160,7 +160,7 @@ class Candidate:
             await self._became_sure.wait()
 
     def give_up(self) -> None:
-        """Act no more, and let the lease run out, so that another instance can lead."""
+        """Stop acting, and let the lease run out, so that another instance can lead."""
         self.leads, self._gave_up = False, True
         self._sure_until = 0.0
 
@@ -174,10 +174,10 @@ class Candidate:
             log.info("the lease runs out by itself", service=self._service)
 
     async def _win_again(self) -> bool:
-        """Win the lease that ran out, as while the bus was away; true if nobody has led since.
+        """Win the lease again, which ran out, for instance while the bus was away; true if nobody led since.
 
-        Where that cannot be learnt now, the lease counts as lost, so that the next attempt asks again: it
-        could be renewed though another had led in between. Raises Unavailable.
+        If the stream cannot be asked now, the lease counts as lost, so that the next attempt asks again:
+        otherwise it would be renewed even if another instance led in between. Raises Unavailable.
         """
         if await self._lease.win() is None:
             return False
@@ -188,10 +188,9 @@ class Candidate:
             raise
 
     async def _ask_the_stream(self) -> None:
-        """Act on for another step if the stream says that no other has led, though the lease is not renewed.
+        """Go on for another step, with the lease not renewed, if by the stream no other instance has led.
 
-        Facts and leases have leaders of their own among the NATS servers: that of the facts may be back
-        first.
+        Among the NATS servers, facts and leases have a leader each; the one of the facts may be back first.
         """
         began = time.monotonic()
         try:

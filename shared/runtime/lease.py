@@ -18,7 +18,7 @@ class Lease:
         self._holder = holder
         self._ttl_s = ttl_s
         self._revision: int | None = None
-        """that of our last write, as far as it is known to be stored; None: the lease is not held"""
+        """that of our last write that is known to be stored; None: the lease is not held"""
 
     @property
     def held(self) -> bool:
@@ -28,7 +28,7 @@ class Lease:
     async def win(self, gone: bytes = b"") -> int | None:
         """Try to win the lease: its fencing token, or None if another holder has it. Raises Unavailable.
 
-        `gone`: the prefix of holders that are known to be gone, whose lease may be taken; empty: of none.
+        `gone`: prefix of the holders that are known to be gone, whose lease may be taken; empty: none is.
         """
         self._revision = None
         found = await self._store.get(self._key)
@@ -44,7 +44,7 @@ class Lease:
         return holder in (b"", self._holder) or (gone != b"" and holder.startswith(gone))
 
     async def renew(self) -> bool:
-        """Renew it; false if it is lost. Raises Unavailable; then it is held until it runs out."""
+        """Renew the lease; false if it is lost. Raises Unavailable; then it is held until it runs out."""
         if self._revision is None:
             return False
         try:
@@ -69,7 +69,7 @@ class Lease:
         return False
 
     def abandon(self) -> None:
-        """Count it as lost, though it may be stored still: the user can no longer rely on it."""
+        """Count the lease as lost, although it may still be stored: its user can no longer rely on it."""
         self._revision = None
 
     async def release(self) -> None:

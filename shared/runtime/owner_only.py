@@ -17,7 +17,7 @@ UMASK = OTHERS
 
 
 class Exposed(OSError):
-    """Somebody else can read it, write it, or put something else in its place; the text says what to do."""
+    """Another account can read, write or replace the file; the text says what to do."""
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
@@ -47,7 +47,7 @@ def write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """A context in which every file that this process makes, in any library, is its owner's alone."""
+    """A context in which files that this process makes, also in libraries, are for their owner alone."""
     before = os.umask(UMASK)
     try:
         yield
@@ -56,14 +56,14 @@ def alone() -> Iterator[None]:
 
 
 def appended(path: Path) -> BinaryIO:
-    """Open a file to append; if it is new, it is its owner's alone."""
+    """The file, opened to append; a new one is for its owner alone."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, FILE), "ab")
 
 
 def read_secret(path: Path) -> bytes:
-    """A file that holds a secret. Raises OSError; Exposed for one that everybody can read or write.
+    """The content of a file with a secret. Raises OSError; Exposed if others can read it.
 
-    Its group may read it: so a secret is handed to the account of a container.
+    Its group may read it, since that is how the account of a container gets a secret, and may not write it.
     """
     with path.open("rb") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

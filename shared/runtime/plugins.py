@@ -1,4 +1,4 @@
-"""Finds code that is not ours by name: an entry point of a group, `module:attribute`, or `file.py:attribute`.
+"""Finds plug-ins by name: an entry point of a group, `module:attribute`, or `file.py:attribute`.
 
 The groups stand at the end of this file. Listing names imports nothing; `load` runs the plug-in's module.
 """
@@ -74,7 +74,7 @@ def is_file(module: str) -> bool:
 def of_file(path: Path) -> ModuleType:
     """The module in a file, run once in a process.
 
-    Its folder is not searched for further modules: a repository may have folders named like packages of ours.
+    Its folder is not searched for further modules: it may have folders with the names of our packages.
     Raises OSError, and whatever the file raises.
     """
     path = path.expanduser().resolve()
@@ -85,7 +85,7 @@ def of_file(path: Path) -> ModuleType:
     assert spec is not None, "a name that ends in .py has a loader"
     assert spec.loader is not None, "as above"
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # while it runs, as an import does: annotations are looked up there
+    sys.modules[name] = module  # before it runs, as an import does: annotations are looked up there
     try:
         spec.loader.exec_module(module)
     except BaseException:

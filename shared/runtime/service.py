@@ -15,7 +15,6 @@ from shared.runtime.tasks import LOOP_TASKS, Tasks
 Worker = Callable[[Any], Awaitable[Any]]
 """does one kind of work outside the core: task in, answer out (None: nothing to handle)"""
 
-
 Task = Callable[["Inbox"], Awaitable[None]]
 """runs beside the core for as long as the service does"""
 
@@ -33,9 +32,9 @@ class Ports(msgspec.Struct, frozen=True):
     offload: Offload = INLINE
     tasks: Tasks = LOOP_TASKS
     sources: Mapping[str, str] = {}
-    """who set each setting that is set"""
+    """source of each setting that is set"""
     fencing_token: Callable[[], int] = the_only_one
-    """once the service acts: larger in each life that does"""
+    """valid once the service acts; larger in every later life that acts"""
     streams: Streams | None = None
     """None: nothing is kept for long, as in a simulation"""
 
@@ -51,7 +50,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
-    """A core and what connects it."""
+    """A core and what connects it with the bus and its process."""
 
     name: str
     """unique on the bus: `planner`, `agent-<node id>`"""
@@ -59,31 +58,31 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     facts: Sequence[str]
     """subjects it reads"""
     quiet_facts: frozenset[type[Event]] = frozenset()
-    """facts of which no effect and no other wakeup follows, whenever the core is handed them: a conductor
-    gives the service no turn for them, but hands them over with whatever comes next"""
+    """facts that never lead to an effect or another wakeup: a conductor gives the service no turn for them,
+    and hands them over with the next message"""
     own_facts: tuple[type[Event], ...] = ()
-    """that no other service publishes; it may pass over none of them"""
+    """facts that only this service publishes; it must not pass over any of them"""
     samples: Sequence[type[Sample]] = ()
     samples_kept: int = 0
-    """how many, the newest, an instance keeps that does not lead, to handle them once it does"""
+    """how many of the newest samples an instance keeps while it does not lead, to handle once it leads"""
     answers: str | None = None
     """subject of the questions it answers"""
     standby_answers: Mapping[str, Answer] = {}
-    """to questions on other subjects, whether it leads or not, from its start on"""
+    """by other subjects of questions: what it answers from its start on, whether it leads or not"""
     workers: Mapping[type, Worker] = {}
-    """who does which kind of work"""
+    """by kind of work"""
     long_tasks: tuple[type, ...] = ()
     """kinds of work that may take as long as the settings let them"""
     progress_messages: tuple[type[Event | Sample], ...] = ()
-    """to handle one is progress; empty: any"""
+    """messages whose handling counts as progress; empty: any"""
     tasks: Sequence[Task] = ()
     """what else runs beside the core for as long as the service does: an HTTP API, a lease"""
     routes: Callable[[], Any] | None = None
     """makes the aiohttp route table of the service's own web server, beside health and metrics"""
     metrics: Callable[[], Sequence[Metric]] | None = None
-    """what the metrics endpoint shows beside the shell's counts; read afresh at every scrape"""
+    """what the metrics endpoint shows beside the shell's counts; called at every scrape"""
     troubles: Callable[[], Sequence[str]] = tuple
-    """what it does without at the moment, in words: a setting that is not in effect, a disk"""
+    """what it lacks at the moment, in words, for instance a disk, or a setting that is not in effect"""
     close: Callable[[], Awaitable[None]] | None = None
 
 

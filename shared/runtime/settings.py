@@ -1,4 +1,4 @@
-"""Settings from a file and the environment: the environment wins, and a mistake is named, never guessed."""
+"""Settings from a file and the environment. The environment wins; a mistake is an error that names it."""
 
 import ast
 import difflib
@@ -21,12 +21,12 @@ PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"
 """environment variable that holds the path of the settings file"""
 SOURCES_VARIABLE = "HOPYARD_SOURCES"
-"""who set what stands in the environment of a stack's processes, a JSON object: whoever starts them knows"""
-NO_SETTINGS = {FILE_VARIABLE, SOURCES_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
+"""environment variable with the sources of settings by name, as JSON, from whoever started the process"""
+NOT_SETTINGS = {FILE_VARIABLE, SOURCES_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
 """variables of the image and the compose file that are not settings"""
 ENVIRONMENT, DEFAULT = "environment", "default"
-_WHO = re.compile(r"//[^@/]+@")
-"""user and password in an address"""
+_CREDENTIALS = re.compile(r"//[^@/]+@")
+"""user and password in a URL"""
 _SECRETS = ("token", "password")
 
 Value = str | int | float | bool
@@ -42,7 +42,7 @@ class UnknownSetting(ValueError):
 
 
 class Misconfigured(SystemExit):
-    """A process ends by its settings, or by what they name; the next one would too. The text says which."""
+    """Ends a process whose settings, or what they name, are wrong: a restart would not help. It says why."""
 
 
 def load_settings(environ: Mapping[str, str], path: Path | str | None = None) -> Settings:
@@ -66,7 +66,7 @@ def in_environment(environ: Mapping[str, str]) -> dict[str, Value]:
 
 
 def sources_of(environ: Mapping[str, str], path: Path | str | None = None) -> dict[str, str]:
-    """Who set each setting that is set. Raises as `load_settings` does."""
+    """The source of each setting that is set. Raises as `load_settings` does."""
     file = path or environ.get(FILE_VARIABLE) or ""
     found = dict.fromkeys(in_file(environ, path), str(file)) | dict.fromkeys(
         in_environment(environ), ENVIRONMENT
@@ -76,7 +76,7 @@ def sources_of(environ: Mapping[str, str], path: Path | str | None = None) -> di
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> SettingsView:
-    """Every setting with its value, its default, who set it and what it means."""
+    """Every setting with its value, default, source and meaning."""
     docs = docs_of(Settings)
     return SettingsView(
         settings=tuple(
@@ -110,12 +110,12 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, object]:
     return {
         name.removeprefix(PREFIX).lower(): value
         for name, value in environ.items()
-        if name.startswith(PREFIX) and name not in NO_SETTINGS
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS
     }
 
 
 def by_present_names(values: Mapping[str, V]) -> dict[str, V]:
-    """Settings under the names that they have now; where both names are given, the present one holds."""
+    """Settings by their present names; if the former name is given too, the present one wins."""
     former_first = sorted(values, key=lambda name: name not in FORMER_NAMES)
     return {FORMER_NAMES.get(name, name): values[name] for name in former_first}
 
@@ -156,12 +156,12 @@ def _label(name: str, source: str) -> str:
 
 def _shown(name: str, value: Value) -> Value:
     if isinstance(value, str) and name.endswith("_url"):
-        return _WHO.sub("//***@", value)
+        return _CREDENTIALS.sub("//***@", value)
     return "***" if value and name.endswith(_SECRETS) else value
 
 
 def docs_of(kind: type) -> dict[str, str]:
-    """The docstrings below the fields of a struct: Python drops them, the source has them."""
+    """The docstrings below the fields of a struct, from its source, since Python drops them."""
     docs: dict[str, str] = {}
     for own in reversed(kind.__mro__):
         if own.__module__ not in {"msgspec", "builtins"}:
@@ -172,7 +172,7 @@ def docs_of(kind: type) -> dict[str, str]:
 def _own_docs(kind: type) -> dict[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    except (OSError, TypeError):  # made without a source
+    except (OSError, TypeError):  # it has no source file
         return {}
     assert isinstance(body, ast.ClassDef)
     docs = {}

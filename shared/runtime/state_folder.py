@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def state_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Raises FileNotFoundError for an account without a home, as that of a service or a container may be."""
+    """Raises FileNotFoundError for an account without a home, such as that of a service or a container."""
     if named := environ.get("XDG_STATE_HOME"):
         return Path(named)
     try:

@@ -14,7 +14,7 @@ class Tasks(Protocol):
 
 
 class LoopTasks:
-    """As tasks of the running event loop."""
+    """Runs them as tasks of the running event loop."""
 
     async def all(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         return list(await asyncio.gather(*coroutines))

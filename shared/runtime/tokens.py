@@ -1,6 +1,6 @@
 """Tokens of the HTTP API: how they are issued, stored, and looked up when a request shows one.
 
-A token is `hop_ID_SECRET`. The file holds its digest alone; a change of it counts from the next request.
+A token is `hop_ID_SECRET`. The file holds only its digest; a change to the file counts from the next request.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ SECRET_BYTES = 32
 TOKEN_CHARS_MAX = 500
 SINGLE = "api-token"
 """id of the token that the setting `api_token` holds"""
-NOBODYS = "0" * 64
-"""compared with where there is no such id, so that the time of an answer does not say so"""
+NO_DIGEST = "0" * 64
+"""compared with if no token has the id, so that the time of an answer does not reveal that"""
 Stamp = tuple[int, ...] | None
 
 
 def issued(
     role: Role, *, user: str, now: float, project: str = "", expires_at: float | None = None, note: str = ""
 ) -> tuple[str, TokenEntry]:
-    """A new token, shown this one time, and its entry to store."""
+    """A new token, which is not stored, and its entry, which is."""
     token_id = secrets.token_hex(4)
     token = f"{MARK}_{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
     entry = TokenEntry(
@@ -53,7 +53,7 @@ class Keyring:
         self._single = _digest(single) if single else ""
         self._entries: dict[str, TokenEntry] = {}
         self._stamp: Stamp = None
-        self._said = ""
+        self._reason_logged = ""
 
     def empty(self) -> bool:
         """Whether there is no valid token at all."""
@@ -69,13 +69,13 @@ class Keyring:
         if self._single and hmac.compare_digest(digest, self._single):
             return Identity(role=Role.OPERATOR, token_id=SINGLE)
         entry = self._entries.get(_id_in(shown))
-        same = hmac.compare_digest(digest, entry.digest if entry else NOBODYS)
+        same = hmac.compare_digest(digest, entry.digest if entry else NO_DIGEST)
         if entry is None or not same or _expired(entry, now):
             return None
         return Identity(role=entry.role, user=entry.user, project=entry.project, token_id=entry.token_id)
 
     def _refresh(self) -> None:
-        """A file that is gone or cannot be read holds no token; one that could not be is tried every time."""
+        """Read the file if it changed. One that is gone or unreadable has no tokens, and is tried again."""
         if self._path is None:
             return
         stamp = _stamp(self._path)
@@ -85,22 +85,22 @@ class Keyring:
             tokens = read_tokens(self._path)
         except (OSError, ValueError) as error:
             self._entries, self._stamp = {}, None
-            self._say(str(error))
+            self._log_once(str(error))
         else:
             self._entries, self._stamp = {entry.token_id: entry for entry in tokens}, stamp
-            self._said = ""
+            self._reason_logged = ""
 
-    def _say(self, reason: str) -> None:
+    def _log_once(self, reason: str) -> None:
         """Log a problem once, not at every request."""
-        if reason != self._said:
-            import structlog  # noqa: PLC0415 - a command that shows its token need not wait for it
+        if reason != self._reason_logged:
+            import structlog  # noqa: PLC0415 - a command that sends its token need not wait for the import
 
             structlog.get_logger().error("no token counts", file=str(self._path), reason=reason)
-            self._said = reason
+            self._reason_logged = reason
 
 
 def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
-    """None where there is no file. Raises OSError, ValueError for one that is not what it should be."""
+    """The tokens in a file; none if it does not exist. Raises OSError, ValueError for a malformed one."""
     try:
         return msgspec.json.decode(owner_only.read_secret(path), type=TokensFile).tokens
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
 
 
 def change_tokens(path: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
-    """Read, change, write; one after the other. Raises as `read_tokens` does, and what `change` raises."""
+    """Read, change and write a file under a lock. Raises as `read_tokens` does, and what `change` raises."""
     path.parent.mkdir(mode=owner_only.FOLDER, parents=True, exist_ok=True)
     with contextlib.closing(owner_only.appended(path.with_name(f".{path.name}.lock"))) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
