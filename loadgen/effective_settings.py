@@ -37,12 +37,12 @@ class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, Value]
     """effective settings that the scenario does not set itself"""
     ignored: tuple[str, ...]
-    """what is set and has no effect here, but for settings of other commands: variable, or name and file,
+    """what is set without effect here, but for settings of other commands: a variable, or a name and its file,
     sometimes with the reason"""
 
 
 def given_in(environ: Mapping[str, str]) -> dict[str, str]:
-    """By name of a setting that the file or the environment has: where, as a user would look for it.
+    """Where each setting of the file or the environment is set, by name, in words for the user.
 
     Raises ValueError for a bad setting.
     """
@@ -52,17 +52,17 @@ def given_in(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def catalogue_path(environ: Mapping[str, str]) -> str:
-    """Of the file that the setting `catalogue` names; empty: none. Raises ValueError for a bad setting."""
+    """The setting `catalogue`: the path of a file; empty: none. Raises ValueError for a bad setting."""
     return str((in_file(environ) | in_environment(environ)).get("catalogue", ""))
 
 
 def effective_settings(
     scenario: ScenarioFile, environ: Mapping[str, str], decided: Mapping[str, str] | None = None
 ) -> EffectiveSettings:
-    """`decided`: settings that an option decides, and which. Raises ValueError for a bad setting.
+    """`decided`: settings that an option decides, with that option. Raises ValueError for a bad setting.
 
-    The entries of the file that the setting `catalogue` names are put into the scenario: no path is left that
-    a run would read.
+    The entries of the file that the setting `catalogue` names are put into the scenario, so that a run need
+    not read it.
     """
     by = decided or {}
     written, environment = in_file(environ), in_environment(environ)

@@ -15,11 +15,11 @@ class Stack(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     async def facts(self, count: int) -> None:
-        """Return when so many more facts were stored."""
+        """Return once `count` more facts have been stored."""
         ...
 
     async def steps(self, count: int) -> None:
-        """Let the stack go on for so many steps, whose size is the engine's own."""
+        """Return after `count` steps of the engine, which decides how much a step is."""
         ...
 
     def is_up(self, name: str) -> bool:
@@ -27,7 +27,7 @@ class Stack(Protocol):
         ...
 
     def start(self, name: str) -> None:
-        """Start a service again, from what the bus has stored of it."""
+        """Start a service, from what the bus has stored of its earlier lives."""
         ...
 
     async def kill(self, name: str) -> None:
@@ -41,16 +41,16 @@ class Stack(Protocol):
     def mend(self, name: str) -> None: ...
 
     def stall(self, name: str) -> None:
-        """Have a service do nothing until `go_on`, or until its next life; what runs beside its core goes on.
+        """Stop a service's core until `go_on`, or until its next life; what runs beside the core goes on.
 
-        So it renews its lease and sends heartbeats, and handles no message.
+        The service renews its lease and sends heartbeats, but handles no message.
         """
         ...
 
     def go_on(self, name: str) -> None: ...
 
     def stored(self, after: int) -> Sequence[Event]:
-        """The facts in the stream beyond a place, repetitions too."""
+        """The facts in the stream after this sequence, with repetitions."""
         ...
 
     def store(self, fact: Event) -> None:
@@ -63,4 +63,4 @@ class Stack(Protocol):
 
 
 Disturbance = Callable[[Stack], Awaitable[None]]
-"""Runs beside the stack."""
+"""runs beside the stack"""

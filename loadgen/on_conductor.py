@@ -30,7 +30,7 @@ from shared.runtime.conductor.log import Sink
 
 
 def ignored(_: Record) -> None:
-    """A sink that ignores facts."""
+    """A sink that does nothing."""
 
 
 YOUNG_OBJECTS = 1_000_000
@@ -54,7 +54,7 @@ def run(
 
     Jobs that the policy never places are left waiting once nothing else happens.
 
-    `hear`: each as it is stored.
+    `hear`: called with each fact as it is stored.
     """
     records: list[Record] = []
 
@@ -75,7 +75,7 @@ def run(
         on_answer=on_answer,
     )
     if faults is None and not disturb:
-        return records  # none is stored twice
+        return records  # then no fact is stored twice
     first: dict[str, Record] = {}
     for record in records:
         first.setdefault(record.event.event_id, record)
@@ -95,28 +95,28 @@ def stream(
     wrap: WrapFactory = unwrapped,
     on_answer: OnAnswer = ignored_answer,
 ) -> None:
-    """As `run`, each fact to `sink` as it is stored; with `faults`, some twice."""
-    stage = Conductor(
+    """As `run`, but call `sink` with each fact as it is stored; with `faults`, some come twice."""
+    conductor = Conductor(
         factories(settings, nodes, runners, wrap), settings, faults=faults, lasting=bool(disturb)
     )
-    workload = _WorkloadRun(stage, on_answer)
-    stage.log.sinks += [workload.hear, sink]
-    for name in stage.names:
-        stage.start(name)
-    stage.begin(workload.submit_all(arrivals))
-    stage.begin(replay(policies, workload.choose, stage.clock))
+    workload = _WorkloadRun(conductor, on_answer)
+    conductor.log.sinks += [workload.hear, sink]
+    for name in conductor.names:
+        conductor.start(name)
+    conductor.begin(workload.submit_all(arrivals))
+    conductor.begin(replay(policies, workload.choose, conductor.clock))
     for one in disturb:
-        stage.begin(_disturbance(one, stage))
-    with _rarely_collected():
-        stage.run(workload.over)
+        conductor.begin(_disturbance(one, conductor))
+    with _seldom_collected():
+        conductor.run(workload.over)
 
 
 @contextmanager
-def _rarely_collected() -> Iterator[None]:
+def _seldom_collected() -> Iterator[None]:
     """Run the garbage collector seldom: a run makes millions of small objects without cycles.
 
-    With its usual settings it takes a tenth of a run's time. Objects from before the run, modules above all,
-    are not looked at.
+    With its usual settings it takes a tenth of a run's time. It skips objects from before the run, mostly
+    modules.
     """
     before = gc.get_threshold()
     gc.set_threshold(YOUNG_OBJECTS, *before[1:])
@@ -129,23 +129,23 @@ def _rarely_collected() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-async def _disturbance(disturb: Disturbance, stage: Conductor) -> None:
-    await disturb(stage)
+async def _disturbance(disturb: Disturbance, conductor: Conductor) -> None:
+    await disturb(conductor)
 
 
 class _WorkloadRun:
-    def __init__(self, stage: Conductor, on_answer: OnAnswer) -> None:
-        self._stage = stage
+    def __init__(self, conductor: Conductor, on_answer: OnAnswer) -> None:
+        self._conductor = conductor
         self._on_answer = on_answer
         self._submitted = False
         self._jobs = OpenJobs()
 
     async def submit_all(self, arrivals: Sequence[Arrival]) -> None:
-        await replay(arrivals, self._submit, self._stage.clock)
+        await replay(arrivals, self._submit, self._conductor.clock)
         self._submitted = True
 
     def over(self) -> bool:
-        if self._stage.now > LONGEST_S:
+        if self._conductor.now > LONGEST_S:
             raise TimeoutError(f"not over after {LONGEST_S:g} s")
         return self._submitted and self._jobs.over
 
@@ -162,6 +162,6 @@ class _WorkloadRun:
     async def _ask(self, question: OwnQuestion) -> object:
         while True:
             try:
-                return await self._stage.put_to("admission", question)
+                return await self._conductor.put_to("admission", question)
             except Unavailable:  # it was killed: asking again is harmless
-                await self._stage.clock.sleep(RETRY_S)
+                await self._conductor.clock.sleep(RETRY_S)

@@ -1,4 +1,4 @@
-"""When a simulation is over: by facts alone, so that both engines end at the same one. Pure."""
+"""Decides by facts alone when a simulation is over, so that both engines end at the same fact. Pure."""
 
 from loadgen.stack import ENDINGS
 from schemas.base import Event
@@ -6,7 +6,7 @@ from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, Job
 from schemas.ids import JobId
 
 STUCK_S = 24 * 3600.0
-"""cluster time in which no job runs and nothing happens to one, after which jobs count as stuck"""
+"""cluster time without a running job or a fact about one, after which the jobs left count as stuck"""
 
 
 class OpenJobs:
@@ -18,7 +18,7 @@ class OpenJobs:
         self._heard: set[str] = set()
         """ids of the facts so far, since the stream may have a fact twice"""
         self._last_s = self._now_s = 0.0
-        """when something last happened to a job; when anything did"""
+        """time of the last fact about a job, and of the last fact"""
 
     def hear(self, fact: Event) -> None:
         self._now_s = max(self._now_s, fact.at)
@@ -37,10 +37,10 @@ class OpenJobs:
             self._open.discard(fact.job_id)
 
     def _void(self, fact: JobEvent) -> bool:
-        """A completion of which a preemption was published first: the job is in the queue again."""
+        """Whether it is a completion published after a preemption: the job is in the queue again."""
         return isinstance(fact, JobCompleted) and fact.job_id not in self._running
 
     @property
     def over(self) -> bool:
-        """Whether all jobs have ended, or the others will never be placed. Valid once all are submitted."""
+        """Whether all jobs have ended, or those left will never be placed. Valid once all are submitted."""
         return not self._open or (not self._running and self._now_s - self._last_s > STUCK_S)

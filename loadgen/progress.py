@@ -13,7 +13,7 @@ class Progress(msgspec.Struct, frozen=True):
     """cluster time"""
     ended: int
     total: int
-    """jobs, those that have not arrived included"""
+    """number of jobs, with those that have not arrived"""
 
     @property
     def share(self) -> float:
@@ -24,7 +24,7 @@ Watch = Callable[[Progress], None]
 
 
 def watched(total: int, watch: Watch) -> Callable[[Record], None]:
-    """A sink of records that passes on how far `total` jobs have come."""
+    """A sink of records that calls `watch` with the progress at each of them. `total`: number of jobs."""
     ended: set[str] = set()
 
     def hear(record: Record) -> None:

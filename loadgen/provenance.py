@@ -1,4 +1,4 @@
-"""By what a result was computed: with equal entries, a simulation is the same to the last bit."""
+"""What a result was computed with. Where all entries are equal, a simulation is the same to the last bit."""
 
 import platform
 from functools import cache

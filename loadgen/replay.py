@@ -1,4 +1,4 @@
-"""Submits jobs and chooses policies at their times, against whatever takes them."""
+"""Submits jobs and chooses policies at their times, in a simulation or in a live stack."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ Timed = TypeVar("Timed", Arrival, PolicyChange)
 async def next_round(clock: Clock, round_s: float) -> None:
     """Sleep until a round begins.
 
-    A replay that begins with a round, as a simulation does, meets every later round at the same place.
+    A replay that begins with a round, as a simulation does, has every later round at the same offset.
     """
     await clock.sleep(round_s - clock.now() % round_s)
 

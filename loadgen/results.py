@@ -17,8 +17,8 @@ from shared.domain.metrics.fairness import ftf_rho_by_job
 from shared.domain.metrics.merging import merging
 from shared.domain.sums import plain_sum
 
-WHERE_IT_RAN = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
-"""prefixes of the settings that say where a run happened, and so are left out"""
+LOCATION_PREFIXES = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
+"""prefixes of settings that say only where a run happened; results leave them out"""
 
 
 def run_result(
@@ -41,7 +41,7 @@ def run_result(
 
 
 class Tally:
-    """Builds the result of a run fact by fact: keeps jobs and plans, and no facts."""
+    """Builds the result of a run fact by fact. It keeps jobs and plans, but no facts."""
 
     def __init__(self) -> None:
         self._ledger = Ledger(explains=False)
@@ -83,7 +83,7 @@ class Tally:
 
 
 def in_turn(policy: str, changes: Sequence[PolicyChange]) -> str:
-    """`hops, jps from 600 s`."""
+    """The policies of a run in their order, as text: `hops, jps from 600 s`."""
     ordered = sorted(changes, key=lambda change: change.at_s)
     return ", ".join([policy, *(f"{change.policy} from {change.at_s:g} s" for change in ordered)])
 
@@ -134,5 +134,5 @@ def chosen(settings: Settings) -> dict[str, str | float | bool | None]:
     return {
         name: value
         for name, value in values.items()
-        if value != defaults[name] and not name.startswith(WHERE_IT_RAN)
+        if value != defaults[name] and not name.startswith(LOCATION_PREFIXES)
     }

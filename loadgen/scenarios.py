@@ -51,9 +51,9 @@ def cluster_names() -> list[str]:
 
 
 def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile:
-    """A scenario that makes sense: cluster and mix known, settings and jobs valid.
+    """A checked scenario: its cluster and mix exist, its settings and jobs are valid.
 
-    `catalogue`: path of a file whose entries it has besides; empty: none. Raises InvalidFile.
+    `catalogue`: path of a file with further entries for it; empty: none. Raises InvalidFile.
     """
     scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
     _load(name_or_path, "scenarios", _WithSettings)
@@ -68,18 +68,18 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
             _check_jobs(workload, path)
         case PoissonWorkload():
             pass
-        case TraceWorkload() as workload:  # a path is meant from where the scenario stands
+        case TraceWorkload() as workload:  # its path is relative to the scenario's file
             if workload.hours is not None and workload.hours[0] >= workload.hours[1]:
                 raise fault(path, "$.workload.hours", "the first hour is not before the second")
-            meant = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
-            scenario = msgspec.structs.replace(scenario, workload=meant)
+            located = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
+            scenario = msgspec.structs.replace(scenario, workload=located)
     whole = extended(_with_its_file(scenario, Path(path).parent), catalogue)
     _check_mix(whole, path)
     return whole
 
 
 def _with_its_file(scenario: ScenarioFile, folder: Path) -> ScenarioFile:
-    """With the entries of the file that its setting `catalogue` names, from where the scenario stands."""
+    """The scenario with the entries of the file that its setting `catalogue` names, relative to `folder`."""
     settings = dict(scenario.settings)
     named = str(settings.pop("catalogue", ""))
     without = msgspec.structs.replace(scenario, settings=settings)
@@ -87,9 +87,9 @@ def _with_its_file(scenario: ScenarioFile, folder: Path) -> ScenarioFile:
 
 
 def extended(scenario: ScenarioFile, path: str) -> ScenarioFile:
-    """With the entries of a file in its catalogue, before its own of the same name. Raises InvalidFile.
+    """The scenario with a file's entries in its catalogue; they replace its own of the same name.
 
-    An empty path names no file.
+    `path`: empty for no file. Raises InvalidFile.
     """
     if not path:
         return scenario
@@ -102,7 +102,7 @@ def catalogue_of(scenario: ScenarioFile) -> Catalogue:
 
 
 def load_cluster(name_or_path: str | Path) -> ClusterFile:
-    """Raises InvalidFile."""
+    """A checked cluster. Raises InvalidFile."""
     cluster, path = _load(name_or_path, "clusters", ClusterFile)
     _check_cluster(cluster, path, "$.nodes")
     return cluster
@@ -142,7 +142,7 @@ def _seed(chosen: int | None, own: int) -> int:
 
 
 def _load(name_or_path: str | Path, folder: str, kind: type[T]) -> tuple[T, str]:
-    """The text of the file with a shipped name or a path, and that path."""
+    """The content of a shipped file, by name, or of another one, by path; and the file's path."""
     text = str(name_or_path)
     if text in _names(folder):
         file = _folder(folder) / f"{text}.yaml"

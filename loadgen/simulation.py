@@ -1,8 +1,8 @@
 """Simulates a scenario: the services themselves, on virtual time.
 
 Nothing here decides anything. Every service is built by its own `build`; only its ports differ from those of
-a live stack. The conductor drives the cores; the asyncio shells of a live stack, on the virtual loop, come to
-the same facts in ten times the time, which is how a test holds the one to the other.
+a live stack. The conductor drives the cores. The asyncio shells of a live stack, on the virtual loop, give
+the same facts in ten times the time; a test compares the two.
 """
 
 import time
@@ -38,8 +38,8 @@ SIMULATED_SETTINGS: Mapping[str, str | float] = {
     "store_flush_real_s": 60.0,
     "solve_limit": "work",
 }
-"""settings of simulations: virtual seconds pass in no time, so what a live stack does every few seconds is
-done seldom; and a solve ends by work, since no machine's seconds may decide"""
+"""settings of simulations. Virtual seconds pass in no time, so what a live stack does every few seconds is
+done seldom. A solve ends by work, since the speed of the machine must not matter"""
 
 Engine = Literal["conductor", "loop"]
 
@@ -47,9 +47,9 @@ Engine = Literal["conductor", "loop"]
 class Simulated(msgspec.Struct, frozen=True):
     result: RunResult
     events: list[Event]
-    """each once, in the order of the stream"""
+    """each fact once, in the order of the stream"""
     seqs: list[int]
-    """their sequences in the stream, which may have repetitions"""
+    """their sequences in the stream, which also counts repetitions"""
 
 
 def simulate(
@@ -68,7 +68,7 @@ def simulate(
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    `watch`: is shown how far it has come, by the conductor. `runners`: in place of the emulated ones.
+    `watch`: called with the progress, by the conductor only. `runners`: in place of the emulated ones.
     Raises UnfitPolicy, InvalidFile and ConflictingSettings.
     """
     began = time.perf_counter()
@@ -111,7 +111,7 @@ def simulate_streaming(
     overrides: Mapping[str, str | float | bool] | None = None,
     watch: Watch | None = None,
 ) -> RunResult:
-    """As `simulate`, each fact to `hear` as it is stored: memory grows with the jobs and not with the log.
+    """As `simulate`, but call `hear` with each fact as it is stored: memory grows with jobs, not with facts.
 
     Raises UnfitPolicy, ConflictingSettings.
     """
@@ -119,12 +119,12 @@ def simulate_streaming(
     settings = _settings(scenario, policy, seed, overrides)
     scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
-    heed = on_conductor.ignored if watch is None else watched(len(arrivals), watch)
+    show_progress = on_conductor.ignored if watch is None else watched(len(arrivals), watch)
 
     def sink(record: Record) -> None:
         tally.add(record.event)
         hear(record)
-        heed(record)
+        show_progress(record)
 
     runners = emulated_on(scenario.catalogue)
     on_conductor.stream(
@@ -150,7 +150,7 @@ def _settings(
     decided = {**(overrides or {}), "seed": seed, **({"policy": policy} if policy else {})}
     settings = virtual_settings(scenario, decided)
     registry, later = Registry(), [change.policy for change in scenario.policies]
-    for name in (settings.policy, *later):  # figures of a policy must not be those of its stand-in
+    for name in (settings.policy, *later):  # else the figures could be those of the stand-in
         registry.find(name)
     allowed = " ".join([settings.policies_allowed, *(parted(name).name for name in later if ":" in name)])
     return msgspec.structs.replace(settings, policies_allowed=allowed.strip())
@@ -159,7 +159,7 @@ def _settings(
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:
     """The scenario's settings, with those that the caller decides. Raises ConflictingSettings."""
     settings = msgspec.convert({**SIMULATED_SETTINGS, **scenario.settings, **decided}, Settings)
-    # a second is a second here and workers are emulated, whatever the settings say
+    # here speed is 1 and workers are emulated, whatever the settings say
     check_together(msgspec.structs.replace(settings, speed=1.0, runner=EMULATED))
     return settings
 

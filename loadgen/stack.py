@@ -21,14 +21,14 @@ from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
 
 LONGEST_S = 365 * 24 * 3600.0
-"""cluster seconds after which a simulation is taken never to end"""
+"""cluster seconds after which a simulation counts as endless"""
 
 ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED)
 
 RETRY_S = 5.0
 
 WrapFactory = Callable[[str, ServiceFactory], ServiceFactory]
-"""The first argument is the name of the service."""
+"""the first argument is the name of the service"""
 
 
 def unwrapped(_: str, factory: ServiceFactory) -> ServiceFactory:
@@ -36,20 +36,20 @@ def unwrapped(_: str, factory: ServiceFactory) -> ServiceFactory:
 
 
 OnAnswer = Callable[[object], None]
-"""Called with the answer to a submission: `Submitted`, or a problem."""
+"""called with the answer to a submission: `Submitted`, or a problem"""
 
 
 def ignored_answer(_: object) -> None: ...
 
 
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
-"""makes the runner of a node's agent when that is started, and names the workers that it adopted"""
+"""makes the runner of a node's agent as the agent starts, and names the workers that it adopts"""
 
 
 def emulated_on(catalogue: CatalogueFile) -> Runners:
-    """Emulated runners, for the shipped catalogue and these entries.
+    """Emulated runners for the shipped catalogue and `catalogue`.
 
-    Their workers end with the agent, so none is adopted.
+    Workers end with their agent, so none is adopted.
     """
     return lambda settings, clock, _: (emulated_with(catalogue, settings, clock), ())
 
@@ -63,7 +63,7 @@ def check_world(catalogue: CatalogueFile, settings: Settings) -> None:
 
 
 class StallingTurns(LoopTurns):
-    """Turns that can be kept from a service."""
+    """Turns that can be withheld from a service."""
 
     def __init__(self, rank: int) -> None:
         super().__init__(rank)
@@ -114,7 +114,7 @@ class MemoryStack:
         return self._shells[name]
 
     def start(self, name: str) -> None:
-        """Start a service again, from what the bus has stored of it."""
+        """Start a service, from what the bus has stored of its earlier lives."""
         self._lives[name] += 1
         self._tasks[name] = asyncio.create_task(self._live(name), name=name)
 
@@ -122,14 +122,14 @@ class MemoryStack:
         await asyncio.sleep(seconds)
 
     async def facts(self, count: int) -> None:
-        """Return when so many more facts were stored."""
+        """Return once `count` more facts have been stored."""
         async for batch in self.bus.read(await self.bus.last_seq(), FACT_SUBJECTS):
             count -= len(batch)
             if count <= 0:
                 break
 
     async def steps(self, count: int) -> None:
-        """Let so many turns of the loop pass."""
+        """Return after `count` turns of the loop."""
         for _ in range(count):
             await asyncio.sleep(0)
 
@@ -151,7 +151,7 @@ class MemoryStack:
         self._clients[name].mend()
 
     def stall(self, name: str) -> None:
-        """Have a service take no turns until `go_on`, or until its next life; its tasks go on."""
+        """Give a service no turns until `go_on`, or until its next life; its tasks go on."""
         self._turns[name].stall()
 
     def go_on(self, name: str) -> None:
@@ -167,7 +167,7 @@ class MemoryStack:
         return await self.shell(name).ask(question)
 
     async def watch(self) -> None:
-        """Raise what any service raises; else wait for ever."""
+        """Raise what any service raises; until then wait."""
         await self._trouble
 
     async def close(self) -> None:
@@ -200,7 +200,7 @@ class MemoryStack:
 def factories(
     settings: Settings, nodes: Sequence[Node], runners: Runners = EMULATED, wrap: WrapFactory = unwrapped
 ) -> Mapping[str, ServiceFactory]:
-    """By name, in the order in which services take turns at the same instant."""
+    """The services by name, in the order in which they take turns at the same instant."""
     found: dict[str, ServiceFactory] = {}
     for entry in sorted(TABLE, key=lambda entry: entry.turn):
         if entry.on_every_node:

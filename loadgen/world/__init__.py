@@ -1,8 +1,8 @@
-"""The emulated world: the ground truth, which only agents may ask and no scheduler reads.
+"""The emulated world: the true speeds, which only agents may ask for and no scheduler reads.
 
-It is richer than Hops eq. 1–5 on purpose. Compute times follow a roofline and differ by server; each
-process draws its data times by itself, so that waiting emerges from the slowest of them; rings have
-latency and saturate slowly; every iteration has noise. Parameters come from `loadgen.catalogue`.
+It has more effects than Hops eq. 1–5, on purpose. Compute times follow a roofline and differ by server. Each
+process draws its data times by itself, so waiting follows from the slowest. Rings have latency, and their
+full bandwidth only for large messages. Every iteration has noise. Parameters come from `loadgen.catalogue`.
 """
 
 from loadgen.world.emulated import EmulatedWorld
@@ -21,10 +21,10 @@ def emulated(settings: Settings, catalogue: CatalogueFile) -> EmulatedWorld:
 
 
 def learnt(settings: Settings, catalogue: CatalogueFile) -> LearntWorld:  # noqa: ARG001 - it knows what was measured
-    """A `WorldFactory`: of the file that the setting `learnt_from` names. Raises InvalidFile."""
+    """A `WorldFactory`, from the file that the setting `learnt_from` names. Raises InvalidFile."""
     return LearntWorld.of_file(settings.learnt_from, seed=settings.seed)
 
 
 def table(settings: Settings, catalogue: CatalogueFile) -> TableWorld:
-    """A `WorldFactory`: of the speeds in the catalogue. Raises InvalidCatalogue."""
+    """A `WorldFactory`, from the speeds in the catalogue. Raises InvalidCatalogue."""
     return TableWorld(settings.seed, catalogue, settings.switching)

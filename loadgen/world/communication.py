@@ -8,9 +8,9 @@ Behind it stands a ring with bus bandwidth 2B and 2(N − 1) steps. So the truth
 
     T = bytes · 2(N − 1)/N / (2B · achieved) + 2(N − 1) · latency
 
-where `achieved` is what the server's own paths give, less for small messages, for a ring across both
+where `achieved` is a factor of the server's own paths. It is less for small messages, for a ring across both
 sockets, for few GPUs per network card, and for a card that other jobs use as well. With `protocols` a message
-goes by the faster of two: that, or one of less latency and less bandwidth (NCCL's LL128).
+goes by the faster of two: this one, or one of less latency and less bandwidth (NCCL's LL128).
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ HALF_SPEED_BYTES = 1.5e6
 SOCKETS_SHARE = 0.88
 """share of its bandwidth that a ring keeps when it crosses the link between two sockets"""
 SHORT_LATENCY, SHORT_BANDWIDTH = 0.3, 0.8
-"""of a message that goes by the protocol for short ones, in units of the other's"""
+"""of the protocol for short messages, as shares of the other protocol's"""
 RIVALS_SHARE = 0.35
 """share of a network card's bandwidth that other jobs on the same server take at most"""
 

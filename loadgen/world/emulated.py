@@ -28,17 +28,17 @@ from shared.domain.rota import Turn
 STRETCH_DRAWS = 512
 """number of data times, processes × iterations, that are drawn for a stretch of running"""
 ROUNDS_DRAWN = 24
-"""rounds of a job in a rota that are drawn, at most: they come again in its later cycles"""
+"""number of rounds that are drawn for a job in a rota, at most; later cycles repeat them"""
 ITERATIONS = range(32, 129)
-"""how few and how many iterations that may be"""
+"""limits of the number of iterations that are drawn"""
 REPORTED_ITERATIONS = 8
 
 _Times = tuple[list[list[float]], list[list[float]], float]
-"""T_d and T_w of some iterations by node, and how long an iteration takes in the mean"""
+"""T_d and T_w of some iterations by node, and the mean time of an iteration"""
 
 
 class EmulatedWorld:
-    """Implements `services.agent.work.world.World`. Holds nothing but what it was made with."""
+    """Implements `services.agent.work.world.World`. Has no state beside its arguments."""
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
@@ -75,7 +75,7 @@ class EmulatedWorld:
     def _exchanging(
         self, spec: JobSpec, nodes: Sequence[Node], batches: gangs.Batches, random: np.random.Generator
     ) -> _Times:
-        """All processes at once, and an exchange in every iteration. `batches`: by node and GPU, samples."""
+        """Every process computes a batch, then all exchange gradients. `batches`: samples by node and GPU."""
         parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), batches)
         ring = [(node, len(taken)) for node, taken in zip(nodes, batches, strict=True)]
         exchange_s = self._exchange_s(ring, parts, spec, random)
@@ -87,7 +87,7 @@ class EmulatedWorld:
             slowed=self._structure.slowed_backward,
         )
         strained = self._structure.strained(parts, ring, random)
-        drawn = draw(strained, exchange, _count(len(parts.node)), random, inputs=self._structure.inputs)
+        drawn = draw(strained, exchange, _iterations(len(parts.node)), random, inputs=self._structure.inputs)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.iteration_s)
 
     def _relaxed(
@@ -97,14 +97,14 @@ class EmulatedWorld:
         tasks: tuple[tuple[int, ...], ...],
         random: np.random.Generator,
     ) -> _Times:
-        """Some tasks a process, one after another, and an exchange of those that have any at the end."""
+        """Every process does its tasks one after another, then those that have any exchange gradients."""
         each = tuple((spec.workload.batch_size,) * len(one) for one in tasks)
         parts = timing(self._catalogue, self._seed, spec.workload, tuple(nodes), each)
         ring = [(node, len(one) - one.count(0)) for node, one in zip(nodes, tasks, strict=True)]
         exchange_s = self._exchange_s(ring, parts, spec, random)
         count = [number for one in tasks for number in one]
         strained = self._structure.strained(parts, ring, random)
-        iterations = _count(len(parts.node))
+        iterations = _iterations(len(parts.node))
         drawn = draw_rounds(strained, count, exchange_s, iterations, random, inputs=self._structure.inputs)
         return _reported(drawn.data_s, parts), _reported(drawn.wait_s, parts), _mean(drawn.round_s)
 
@@ -156,7 +156,7 @@ class EmulatedWorld:
         )
 
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:
-        """Seconds of each repetition, with noise and other jobs' share of the network drawn anew."""
+        """Seconds of each repetition; noise and other jobs' share of the network are drawn for each."""
         random = generator(self._seed, "all-reduce", key)
         paths = [traits(self._seed, node.node_id).network for node, _ in ring.members]
         draws = zip(random.random(repeats).tolist(), random.standard_normal(repeats).tolist(), strict=True)
@@ -167,13 +167,13 @@ class EmulatedWorld:
         )
 
 
-def _count(processes: int) -> int:
-    """How many iterations to draw."""
+def _iterations(processes: int) -> int:
+    """The number of iterations to draw."""
     return min(max(STRETCH_DRAWS // processes, ITERATIONS[0]), ITERATIONS[-1])
 
 
 def _reported(times_s: Vector, parts: ProcessTimes) -> list[list[float]]:
-    """Of each node's first process."""
+    """The first of the times, of each node's first process."""
     reported: list[list[float]] = times_s[:, :REPORTED_ITERATIONS].take(parts.reporters, axis=0).tolist()
     return reported
 
@@ -195,7 +195,7 @@ def _rota(
     key: str,
     index: int,
 ) -> tuple[float, ...]:
-    """Every node that leads a job of the rota asks for it. Raises DoesNotFit."""
+    """Cached, since every node that leads a job of the rota asks for it. Raises DoesNotFit."""
     turns = []
     named = [((workload, name), gang) for (workload, gang), name in zip(works, names, strict=True)]
     for place, ((workload, name), sync) in enumerate(in_turn(named)):
@@ -219,7 +219,7 @@ def _turn(
     sync: Relaxed,
     random: np.random.Generator,
 ) -> tuple[list[list[float]], float]:
-    """Seconds by round and GPU, 0 where the job has no task there, and those of an exchange."""
+    """Seconds by round and GPU, 0 where the job has no task, and the seconds of an exchange."""
     used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
     count = [number for _, one in used for number in one if number]
     each = tuple((workload.batch_size,) * (len(one) - one.count(0)) for _, one in used)

@@ -1,12 +1,12 @@
-"""How fast a job can truly be: the world's own answer for the best nodes of each GPU type.
+"""The true top speed of a job, by the world itself: on the best nodes of each GPU type.
 
 Nothing in a stack may read this; it is for bounds that no scheduler can beat. A gang on unlike nodes of a
-type is no faster than one on as many copies of the right one of them, so the copies stand for all:
+type is no faster than one on as many copies of the best of them, so only gangs of copies are tried:
 
-    best(type, k) = max over nodes n of the type, and over ways to part k, of the speed on copies of n
+    best(type, k) = max over nodes n of the type, and over ways to split k, of the speed on copies of n
 
-The nodes tried are those that lead alone, and those that lead in a pair. Speeds are means over the world's
-noise and over what rivals take of the network.
+The nodes tried are the fastest for one GPU, and the fastest for a pair of copies. Speeds are means over the
+world's noise and over what other jobs take of the network.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from schemas.placement import Gang
 from services.agent.work.world import DoesNotFit, World
 
 TRIED = 2
-"""nodes of a type by each of the two rankings"""
+"""nodes of a type that are tried, by each of the two rankings"""
 DRAWS = 4
 """number of stretches whose mean is a speed"""
 
@@ -35,7 +35,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Fastest:
-    """Remembers what it found: jobs of one workload and one demand have the same places."""
+    """Caches what it found, since jobs of one workload have the same speeds."""
 
     def __init__(self, world: World, nodes: Sequence[Node]) -> None:
         self._world = world
@@ -47,7 +47,7 @@ class Fastest:
         self._tried: dict[tuple[str, GpuType], list[Node]] = {}
 
     def places(self, spec: JobSpec) -> tuple[Place, ...]:
-        """Where it fits; empty: nowhere."""
+        """The places where a job fits; empty: none."""
         kinds = [kind for kind in self._nodes if not spec.gpu_types or kind in spec.gpu_types]
         found = (Place(kind, gpus, self._rate(spec, kind, gpus)) for kind in kinds for gpus in spec.demand)
         return tuple(place for place in found if place.rate > 0)
@@ -63,23 +63,23 @@ class Fastest:
             return 0.0
         speeds = (
             self._speed(spec, node, split, DRAWS)
-            for node in self._leaders(spec, kind)
+            for node in self._fastest_nodes(spec, kind)
             for split in _splits(gpus, node.gpus)
         )
         return max(speeds, default=0.0)
 
-    def _leaders(self, spec: JobSpec, kind: GpuType) -> list[Node]:
+    def _fastest_nodes(self, spec: JobSpec, kind: GpuType) -> list[Node]:
         key = (spec.workload.fingerprint, kind)
         if key not in self._tried:
             nodes = self._nodes[kind]
-            alone = sorted(nodes, key=lambda node: -self._speed(spec, node, (1,), 1))
-            in_pairs = sorted(nodes, key=lambda node: -self._speed(spec, node, (1, 1), 1))
-            chosen = [*alone[:TRIED], *in_pairs[:TRIED]]
+            single = sorted(nodes, key=lambda node: -self._speed(spec, node, (1,), 1))
+            paired = sorted(nodes, key=lambda node: -self._speed(spec, node, (1, 1), 1))
+            chosen = [*single[:TRIED], *paired[:TRIED]]
             self._tried[key] = list({node.node_id: node for node in chosen}.values())
         return self._tried[key]
 
     def _speed(self, spec: JobSpec, node: Node, split: Sequence[int], draws: int) -> float:
-        """On copies of a node, so many GPUs on each; 0: it does not fit."""
+        """samples/s on copies of a node, with these GPUs on each; 0: the job does not fit."""
         names = [NodeId(f"{node.node_id}~{index:04}") for index in range(len(split))]
         gang = Gang.of(dict(zip(names, split, strict=True)))
         copies = [node] * len(split)
@@ -94,7 +94,7 @@ class Fastest:
 
 
 def _splits(gpus: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """On as few nodes as hold them, and on one more: evenly."""
+    """The GPUs on as few nodes as hold them, and on one node more; evenly."""
     fewest = -(-gpus // largest)
     for nodes in (fewest, fewest + 1):
         if nodes <= gpus:

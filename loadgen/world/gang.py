@@ -1,4 +1,4 @@
-"""A gang as it stands: what each of its processes takes for each part of an iteration, before any noise."""
+"""How long each process of a gang takes for each part of an iteration, before any noise."""
 
 from functools import lru_cache
 
@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
-    """One GPU of a node, its process alone."""
+    """The process of one GPU, as it runs alone."""
 
     model: Model
     times: Compute
@@ -27,7 +27,7 @@ class GpuProcess(msgspec.Struct, frozen=True):
 
 
 class ProcessTimes(msgspec.Struct, frozen=True):
-    """One entry per process, nodes in the gang's order, seconds."""
+    """Seconds, one entry per process; nodes are in the gang's order."""
 
     model: Model
     forward_s: Vector
@@ -36,18 +36,19 @@ class ProcessTimes(msgspec.Struct, frozen=True):
     hit_s: Vector
     miss_s: Vector
     on_time: Vector | None
-    """probability that neither a process's own reading nor its node's disk makes it late; None: nobody is
-    ever late"""
+    """square root of each process's probability of a cache hit, since a process's own reading and its node's
+    disk can each make it late; None: no process is ever late"""
     node: NDArray[np.int64]
     """index of each process's node"""
     reporters: NDArray[np.int64]
     """index of each node's first process"""
     paths: tuple[float, ...]
+    """by node, a factor on its bandwidths"""
 
 
 @lru_cache(maxsize=65_536)
 def member(catalogue: Catalogue, seed: int, workload: Workload, node: Node, batch: int) -> GpuProcess:
-    """`batch`: samples of the GPU in an iteration. Raises DoesNotFit."""
+    """The process of one GPU of a node. `batch`: its samples in an iteration. Raises DoesNotFit."""
     try:
         model, gpu = catalogue.model_of(workload), catalogue.gpu_of(node.gpu_type)
     except UnknownWorkload as error:
@@ -83,7 +84,7 @@ def member(catalogue: Catalogue, seed: int, workload: Workload, node: Node, batc
 def timing(
     catalogue: Catalogue, seed: int, workload: Workload, nodes: tuple[Node, ...], batches: Batches
 ) -> ProcessTimes:
-    """`batches`: samples of an iteration by node and GPU. Raises DoesNotFit."""
+    """Times of a gang's processes. `batches`: samples of an iteration by node and GPU. Raises DoesNotFit."""
     pairs = list(zip(nodes, batches, strict=True))
     members = [member(catalogue, seed, workload, node, batch) for node, taken in pairs for batch in taken]
     gpus = [len(taken) for taken in batches]

@@ -1,4 +1,4 @@
-"""Some iterations of a gang, drawn: data times per process, the wait for the slowest, the time of each.
+"""Draws iterations of a gang: the data times of each process, its wait for the slowest, the whole time.
 
 An iteration, for process i, with T_c of the whole gang:
 
@@ -7,7 +7,7 @@ An iteration, for process i, with T_c of the whole gang:
     pattern 2   own_i = T_f + T_d + joint_i + T_u
     T_w,i = max_j own_j − own_i,    T_iter = max_j own_j
 
-No iteration can begin before the slowest process is through: nothing draws T_w.
+T_w is not drawn. It follows, since no iteration can begin before the slowest process has ended the last.
 
 A round of a relaxed gang (Hare), for process i with k_i tasks, each an iteration without an exchange:
 
@@ -26,20 +26,20 @@ HIT_NOISE = 0.06
 MISS_NOISE = 0.18
 STEP_NOISE = 0.012
 """relative noise of a whole iteration: interrupts, clock changes, logging"""
-SWITCH_S = 1.5e-4
-"""of the training loop itself, once an iteration"""
+LOOP_S = 1.5e-4
+"""overhead of the training loop in each iteration"""
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """How the gradients of an iteration leave."""
+    """How the gradients of an iteration are exchanged."""
 
     seconds: float
     tail: float
-    """share of it that has nothing to hide behind: the last bucket"""
+    """share of it that overlaps with no computation: the last bucket"""
     head: float
     """share of the backward pass that is over before it begins"""
     slowed: float
-    """share of what hides behind the backward pass that makes it longer"""
+    """share of the time of overlap by which the backward pass is longer"""
 
 
 NO_EXCHANGE = Exchange(0.0, 0.0, 0.0, 0.0)
@@ -72,7 +72,7 @@ def draw(
         wait_s=slowest_s - parts.own_s,
         forward_s=parts.forward_s,
         backward_s=parts.backward_s,
-        iteration_s=(slowest_s + SWITCH_S) * parts.step_noise,
+        iteration_s=(slowest_s + LOOP_S) * parts.step_noise,
     )
 
 
@@ -124,7 +124,7 @@ def _busy(
     """Busy seconds: rows are rounds, columns processes."""
     most = max(tasks)
     parts = _parts(timing, NO_EXCHANGE, rounds * most, random, inputs)
-    own_s = (parts.own_s + SWITCH_S).T.reshape(rounds, most, len(tasks))
+    own_s = (parts.own_s + LOOP_S).T.reshape(rounds, most, len(tasks))
     there = np.arange(most)[:, np.newaxis] < np.asarray(tasks)
     return parts, np.where(there, own_s, 0.0).sum(axis=1)
 
@@ -162,7 +162,7 @@ def _parts(
 
 
 def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> Vector:
-    """Hits and misses. Processes of a node share its disk, so half of the misses strike them together."""
+    """Loading times of hits and misses. Half of the misses come from a node's disk, for all its processes."""
     hit_s = timing.hit_s[:, np.newaxis]
     hits_s = hit_s * (1.0 + HIT_NOISE * noise)
     if timing.on_time is None:
@@ -175,7 +175,7 @@ def _data(timing: ProcessTimes, noise: Vector, random: np.random.Generator) -> V
 
 
 def _by_process(drawn: Vector) -> Vector:
-    """From a row an iteration, as drawn, to a row a process: numpy is quicker with few long rows."""
+    """From a row per iteration, as drawn, to a row per process: numpy is quicker with few long rows."""
     return np.ascontiguousarray(drawn.T)
 
 

@@ -1,7 +1,7 @@
-"""A world made from what another stack has learnt: jobs run as its estimator would predict.
+"""A world made from what another stack has learnt: jobs run as fast as its estimator would predict.
 
-What was observed counts, with theory beneath it where nothing was; nothing is drawn but loading times. So a
-simulation says what another policy, or another cluster of the same GPU types, would do with these jobs.
+Observed speeds count, and theory where nothing was observed; only loading times are drawn. So a simulation
+says what another policy, or another cluster of the same GPU types, would do with these jobs.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class LearntWorld:
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional})
 
     def __init__(self, known: Recall, seed: int) -> None:
-        """`seed`: of the loading times that are drawn."""
+        """`seed`: for drawing loading times."""
         self._known = known
         self._seed = seed
         self.workloads = tuple(sorted({f"{one.model} on {one.dataset}" for one in known.workloads()}))
 
     @classmethod
     def of_file(cls, path: str, *, seed: int) -> "LearntWorld":
-        """Of an export of a store. Raises InvalidFile."""
+        """The world of an export of a store. Raises InvalidFile."""
         if not path:
             raise InvalidFile("learnt_from", None, None, "the world `learnt` needs an export of a store")
         try:
@@ -68,7 +68,7 @@ class LearntWorld:
         raise NotImplementedError(f"{len(jobs)} jobs on {len(nodes)} nodes: not measured")
 
     def switch_s(self, spec: JobSpec) -> float:
-        """Raises NotImplementedError: no store knows it, and no gang that it knows of needs it."""
+        """Raises NotImplementedError: a store does not have it, and gangs in these modes do not need it."""
         raise NotImplementedError(f"{spec.workload.model}: not measured")
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
@@ -99,7 +99,7 @@ class LearntWorld:
 
 
 def _drawn(modes: Sequence[DataMode], count: int, random: np.random.Generator) -> npt.NDArray[np.float64]:
-    """T_d of so many iterations, seconds (Hops eq. 3)."""
+    """T_d of `count` iterations, seconds (Hops eq. 3)."""
     shares = np.array([mode.probability for mode in modes])
     which = random.choice(len(modes), size=count, p=shares / shares.sum())
     mean_s = np.array([mode.mean_s for mode in modes])[which]

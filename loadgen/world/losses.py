@@ -1,8 +1,8 @@
-"""A predictor that stands for a fit of a job's loss curve, in a world without losses.
+"""A predictor in place of a fit of a job's loss curve, for emulated jobs, which have no losses.
 
-No emulated job has a loss curve. What a fit makes of one (Optimus: 1 / (β0 k + β1) + β2, extrapolated to the
-end) is off by much at first, by little once many rounds were seen. So this predictor knows the truth, and is
-off by a lognormal factor, σ = 1 / √(1 + k/50) after k rounds. The draw is a job's own, for good.
+A fit (Optimus: 1 / (β0 k + β1) + β2, extrapolated to the end) is far off at first, and close after many
+rounds. So this predictor multiplies the true number of rounds by a lognormal factor, σ = 1 / √(1 + k/50)
+after k rounds. Each job has one draw, which is kept.
 """
 
 import math
@@ -11,11 +11,11 @@ from loadgen.draws import generator
 from services.planner.policies.hlas.predicting import JobSoFar
 
 LOSSES_NEEDED = 5
-"""rounds that a fit needs; one to fewer says nothing"""
+"""rounds that a fit needs; with fewer there is no prediction"""
 SPREAD = 1.0
 """σ before the first round"""
 HALVED_AFTER = 50
-"""rounds, in which the variance halves"""
+"""rounds after which the variance is half of what it was"""
 
 
 def fit(asked: JobSoFar) -> float | None:

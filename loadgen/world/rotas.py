@@ -12,13 +12,13 @@ J = TypeVar("J")
 
 
 def in_turn(jobs: Sequence[tuple[J, Gang]]) -> list[tuple[J, Relaxed]]:
-    """Those that have turns, in the order in which they take them."""
+    """The jobs that have turns, in the order in which they take them."""
     found = [(job, gang.sync) for job, gang in jobs if isinstance(gang.sync, Relaxed) and gang.sync.turns]
     return sorted(found, key=lambda job: job[1].place)
 
 
 def rates(jobs: Sequence[tuple[Workload, Gang]], turns: Sequence[Turn]) -> tuple[float, ...]:
-    """samples/s of each job; `turns`: of those that have any, in their order."""
+    """samples/s of each job. `turns`: of the jobs that have any, in their order."""
     if not turns:
         return (0.0,) * len(jobs)
     cycle_s = period(turns)

@@ -1,6 +1,6 @@
-"""What distinguishes servers of one model: persistent factors of a few per cent.
+"""What distinguishes servers of one model: lasting factors of a few per cent.
 
-Nothing announces them; learning them is what the estimator's entity layer is for.
+No message has them; the estimator's entity layer is there to learn them.
 """
 
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Effects that no theory of the estimator knows: named variants, each a change of the plain world.
+"""Effects that the estimator's theory does not have, as named variants of the plain world.
 
 Nothing outside the world reads this; a scenario names one by the setting `world_structure`.
 """
@@ -24,31 +24,31 @@ from shared.runtime.files import parse
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
 BUCKETS = (5e6, 10e6, 25e6, 50e6, 100e6)
-"""bytes: what a job may have set"""
+"""bytes: sizes that jobs may have set"""
 
 
 class Structure(File, frozen=True, kw_only=True):
-    """The plain world where nothing is said."""
+    """A variant; the defaults are the plain world."""
 
     about: str = ""
     bucket_bytes: Positive = 25e6
-    """gradients leave in buckets of this size (PyTorch DDP): the last one has nothing to hide behind"""
+    """gradients leave in buckets of this size (PyTorch DDP); the last one overlaps with no computation"""
     buckets_by_job: bool = False
-    """each job has set a size of its own, one of BUCKETS"""
+    """each job has its own size of buckets, one of BUCKETS"""
     message_a_bucket: bool = False
-    """each bucket is an all-reduce of its own, with latency of its own"""
+    """each bucket is a separate all-reduce, with its own latency"""
     head: Share = 0.1
     """share of the backward pass that is over before the first bucket is full"""
     protocols: bool = False
-    """short messages go by a protocol of low latency and low bandwidth: all-reduces bend with their size"""
+    """short messages go by a protocol of low latency and low bandwidth: time is not linear in size"""
     slowed_backward: Share = 0.0
-    """share of the time in which gradients move during the backward pass, by which that pass is longer"""
+    """share of the time of overlap with the exchange by which the backward pass is longer"""
     contention: Share = 0.0
     """share by which other jobs on a full node lengthen loading and the script's own time, at most"""
     clocks: Share = 0.0
-    """share by which the clocks of a node's GPUs sink when all of them are busy"""
+    """share by which the clocks of a node's GPUs are lower when all of them are busy"""
     inputs: Share = 0.0
-    """standard deviation of the size of a batch, a share of its mean"""
+    """standard deviation of the size of a batch, as a share of its mean"""
 
     def bucket_of(self, job: str) -> float:
         if not self.buckets_by_job:
@@ -58,14 +58,14 @@ class Structure(File, frozen=True, kw_only=True):
     def exchange_s(
         self, ring: Sequence[tuple[Node, int]], size: float, paths: Sequence[float], rivals: float, job: str
     ) -> float:
-        """Of the gradients of an iteration, `size` bytes."""
+        """Seconds to exchange the gradients of an iteration, `size` bytes."""
         messages = ceil(size / self.bucket_of(job)) if self.message_a_bucket else 1
         return messages * all_reduce_s(ring, size / messages, paths, rivals, protocols=self.protocols)
 
     def strained(
         self, times: ProcessTimes, members: Sequence[tuple[Node, int]], random: np.random.Generator
     ) -> ProcessTimes:
-        """With what the other jobs on the nodes do to a gang just then."""
+        """The times as other jobs on the nodes lengthen them; how much is drawn."""
         if not (self.contention or self.clocks):
             return times
         own = np.array([gpus / node.gpus for node, gpus in members])

@@ -1,4 +1,4 @@
-"""How long a GPU takes to go over to a job whose processes stand by on its node."""
+"""How long a GPU takes to switch to a job whose processes stand by on its node."""
 
 from functools import cache
 from importlib import resources
@@ -15,7 +15,7 @@ FILE = "switching.yaml"
 
 
 class SwitchTimes(File, frozen=True, kw_only=True):
-    """Milliseconds, by how a job is switched to."""
+    """Milliseconds of a switch to a job of a model, by method."""
 
     model: str
     default: Positive
@@ -24,7 +24,7 @@ class SwitchTimes(File, frozen=True, kw_only=True):
 
 
 def switch_s(workload: Workload, switching: Switching) -> float:
-    """A model that nobody measured takes what the others take in the mean."""
+    """Seconds of a switch to a job; for a model that was not measured, the mean of the others."""
     by_model, mean_s = _column(switching)
     return by_model.get(workload.model, mean_s)
 

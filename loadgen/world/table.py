@@ -1,10 +1,10 @@
-"""A world of measured speeds, as the simulator of JPS has it: nothing is computed from GPUs and models.
+"""A world of measured speeds, as the simulator of JPS has it; none is computed from GPUs and models.
 
     iteration = max over GPUs of (samples taken / samples a second) + l_c · B / Π        (JPS, eq. 2, 3, 7)
     l_c = 2 (K − 1) / K · gradients / r                                                  (JPS, eq. 6)
 
 with B samples in an iteration, Π in an epoch, K GPUs, and r the rate of the slowest link between two of
-them. The paper charges one exchange an epoch (law `epoch`), not one an iteration as real training has it. A
+them. The paper charges one exchange per epoch (law `epoch`), while real training has one per iteration. A
 cluster file gives the bandwidth of an all-reduce, which is r / 2.
 """
 
@@ -32,12 +32,12 @@ FORWARD_SHARE = 1.0 / 3.0
 
 
 class TableWorld:
-    """Implements `services.agent.work.world.World`. What runs has no noise."""
+    """Implements `services.agent.work.world.World`. Running jobs have no noise."""
 
     modes: frozenset[type[Mode]] = frozenset({Lockstep, Proportional, Relaxed})
 
     def __init__(self, seed: int, catalogue: CatalogueFile, switching: Switching = "hare") -> None:
-        """`seed`: of the errors of profiles. Raises InvalidCatalogue: it has no speeds."""
+        """`seed`: for drawing the errors of profiles. Raises InvalidCatalogue if there are no speeds."""
         if not catalogue.speeds:
             raise InvalidCatalogue("$.speeds", "the world `table` needs speeds, and there are none")
         self._seed = seed
@@ -55,7 +55,7 @@ class TableWorld:
         index: int,  # noqa: ARG002 - as above
     ) -> Stretch:
         """Raises DoesNotFit."""
-        speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
+        speeds, batch_size = self._speeds_of(spec.workload), spec.workload.batch_size
         rates = [_rate(speeds, node) for node in nodes]
         pairs = [(node, one.gpus) for node, one in zip(nodes, gang.members, strict=True)]
         share = _exchanges(speeds, spec, gangs.global_batch(gang, batch_size))
@@ -75,7 +75,7 @@ class TableWorld:
         return rates([(spec.workload, gang) for spec, gang in jobs], turns)
 
     def _turn(self, spec: JobSpec, nodes: Sequence[Node], sync: Relaxed) -> Turn:
-        speeds, batch_size = self._of(spec.workload), spec.workload.batch_size
+        speeds, batch_size = self._speeds_of(spec.workload), spec.workload.batch_size
         used = [(node, one) for node, one in zip(nodes, sync.tasks, strict=True) if any(one)]
         pairs = [(node, len(one) - one.count(0)) for node, one in used]
         busy_s = [
@@ -96,7 +96,7 @@ class TableWorld:
 
     def profile(self, spec: JobSpec, node: Node, *, iterations: int, key: str) -> Measured:
         """Raises DoesNotFit."""
-        speeds = self._of(spec.workload)
+        speeds = self._speeds_of(spec.workload)
         drawn = generator(self._seed, "profile", key).uniform(-1.0, 1.0)
         rate = _rate(speeds, node) * (1.0 + speeds.profile_error * drawn)
         iteration_s = spec.workload.batch_size / rate
@@ -113,7 +113,7 @@ class TableWorld:
     def all_reduce(self, ring: Ring, *, size: float, repeats: int, key: str) -> tuple[float, ...]:  # noqa: ARG002
         return (exchange_time_s(ring.members, size),) * repeats
 
-    def _of(self, workload: Workload) -> Speeds:
+    def _speeds_of(self, workload: Workload) -> Speeds:
         what = workload.model, workload.dataset
         found = self._speeds.get((*what, workload.batch_size)) or self._speeds.get((*what, None))
         if found is None:
@@ -129,7 +129,7 @@ def _is(row: Speeds, what: tuple[str, str]) -> bool:
 
 
 def _exchanges(speeds: Speeds, spec: JobSpec, samples: int) -> float:
-    """How many, while so many samples are trained."""
+    """The number of exchanges that are charged for training `samples`."""
     if speeds.exchange == "iteration":
         return 1.0
     return samples / (spec.workload.dataset_samples or spec.samples)
