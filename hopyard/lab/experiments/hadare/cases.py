@@ -22,15 +22,15 @@ MIXES: Mapping[str, tuple[str, ...]] = {
     "M-10": ("ic", "lm", "lt", "rs", *(f"mm-{number}" for number in range(1, 7))),
     "M-12": ("ic", "lm", "lt", "rs", *(f"mm-{number}" for number in range(1, 9))),
 }
-"""names of the jobs; the number is how many they are"""
+"""names of the jobs of each mix; a mix is named by how many they are"""
 USUAL_S = 360.0
 SLOTS_S = (90.0, 180.0, 720.0)
-"""lengths of a round that are tried beside the usual one"""
+"""lengths of a round that are tried beside USUAL_S"""
 SWEPT = ("hadar", "hadare")
-"""policies that are run at all of them"""
+"""policies that are run at all lengths of a round"""
 POLICIES = ("gavel", "hadar", "hadare", "hadare+lone=forked", "hadare-literal")
 AS_PUBLISHED: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
-"""whatever runs may be moved at every round"""
+"""every running job may be moved in every round"""
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -51,7 +51,7 @@ def cluster_and_mix(group: str) -> tuple[str, str]:
 
 
 def mixes_of(scenario: ScenarioFile) -> dict[str, ScenarioFile]:
-    """Scenarios of fewer jobs by mix; of any other workload the whole of it."""
+    """The scenario with only a mix's jobs, by mix; a scenario with other jobs is one mix, `all`."""
     workload = scenario.workload
     if not isinstance(workload, ListedWorkload):
         return {"all": scenario}
@@ -66,7 +66,7 @@ def mixes_of(scenario: ScenarioFile) -> dict[str, ScenarioFile]:
 
 
 def _clusters(options: Options) -> Iterator[ScenarioFile]:
-    """Amazon's and the laboratory's."""
+    """The chosen scenario; with Amazon's cluster, also the laboratory's."""
     yield options.scenario
     if options.scenario.name == AWS:
         lab = load_scenario(LAB)

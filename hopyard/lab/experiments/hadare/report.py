@@ -14,21 +14,21 @@ from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
 
 GAINS = {"cru_slots": "nodes busy by rounds", "ttd_s": "TTD", "jct_s_mean": "mean JCT"}
-"""measures that are compared with the first policy's"""
+"""measures that are compared with those of the first policy"""
 MORE_IS_BETTER = frozenset({"cru_slots"})
 DRAWN = ("TTD, s", "mean JCT, s", "by rounds, %")
 UNDRAWN = ("hadare-literal",)
-"""it takes ten times as long as the others, which would be one line beside it"""
+"""not in pictures: it takes ten times as long as the others, whose curves would be one line"""
 SLOTS = "by rounds, %"
 BUSY = "nodes busy by rounds, %"
 EXPLAINED = (
     "TTD: from submission to the last completion. Nodes busy: time with a worker, a measurement, a start and "
     "a checkpoint included, over the time until the last completion; *by rounds*: over whole rounds, as the "
     "paper divides. M*: the earliest end of all jobs that the first plan proves possible, by estimates. "
-    "Merges: means taken of the weights of copies; steps: of the optimizer, of one copy between two "
-    "merges, in the mean and at most; largest share: of the samples between two merges, the most "
-    "that one copy did. What merging does to a model is not emulated; these say by what a "
-    "real run would be judged."
+    "Merges: how often the weights of copies were averaged; steps: of the optimizer, in one copy between "
+    "two merges, in the mean and at most; largest share: of the samples between two merges, the most "
+    "that one copy did. What merging does to a model is not emulated; a real run would be judged by "
+    "these measures."
 )
 
 
@@ -70,7 +70,7 @@ def _by_jobs(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
 
 
 def _pairs(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
-    """How many times better each arm is than each before it, in the mean of the mixes."""
+    """How many times better each arm is than each arm before it, as the mean over the mixes."""
     arms = list(arms_of(here))
     for (index, arm), (metric, heading) in product(enumerate(arms), GAINS.items()):
         for base in arms[:index]:
@@ -90,7 +90,7 @@ def _by_slot(cluster: str, here: Sequence[Finished]) -> Iterator[Figure]:
 def _of_slot(
     title: str, arm: str, at: float, members: Sequence[Finished], usual: Sequence[Finished]
 ) -> Iterator[Figure]:
-    """Of every mix, of their mean, and how much more that is than with the usual length."""
+    """Busy nodes in every mix, their mean, and the difference of the mean from that at the usual length."""
     for group, each in groups_of(members).items():
         if (found := _summary(arms_of(each)[arm], SLOTS)) is not None:
             yield named(title, f"{arm}, {cluster_and_mix(group)[1]}", BUSY, found, at)
@@ -110,8 +110,8 @@ def _gains(usual: Sequence[Finished]) -> Iterator[Part]:
     if not others:
         return
     yield (
-        f"How many times better than {base}: the mean over the mixes of the quotient of the same mix and "
-        "seed, ± half of the 95 % interval over seeds; in italics the paper's, against Gavel."
+        f"How many times better than {base}: the quotient of the same mix and seed, as the mean over the "
+        "mixes, ± half of the 95 % interval over seeds; in italics the paper's gain over Gavel."
     )
     rows = [
         [cluster, heading, *(_gain(cluster, here, metric, base, arm) for arm in others)]
@@ -166,7 +166,7 @@ def _mixes(cluster: str, here: Sequence[Finished]) -> Table:
 
 
 def _drawn(here: Sequence[Finished]) -> bytes:
-    """A curve an arm over the number of jobs."""
+    """A picture with a curve per arm over the number of jobs."""
     arms = [arm for arm in arms_of(here) if arm not in UNDRAWN]
     panels: dict[str, dict[str, dict[float, Summary]]] = {name: {arm: {} for arm in arms} for name in DRAWN}
     for members in groups_of(here).values():
@@ -187,8 +187,8 @@ def _slots(cluster: str, here: Sequence[Finished]) -> Iterator[Part]:
     """Busy nodes by length of a round, of the arms that have more than one; the best in bold."""
     yield (
         "Nodes busy by rounds, %, by the length of a round; the highest mean is bold, the paper's best in "
-        "italics. A longer round pays fewer merges, starts and checkpoints; a shorter one leaves nodes idle "
-        "for less time at the end of jobs."
+        "italics. A longer round has fewer merges, starts and checkpoints; in a shorter one, nodes are idle "
+        "for less time after jobs end."
     )
     slots = list(places_of(here))
     rows = []
@@ -217,7 +217,7 @@ def _best(cluster: str, arm: str, mix: str) -> str:
 
 
 def _swept(here: Sequence[Finished]) -> bytes:
-    """Of the arms with more than one length: the mean over mixes, one value a seed."""
+    """A picture of the arms with more than one length of a round: the mean over mixes, one value a seed."""
     found: dict[str, dict[float, Summary]] = {}
     for arm in arms_of(here):
         places = places_of([one for one in here if one.case.arm == arm])
@@ -227,7 +227,7 @@ def _swept(here: Sequence[Finished]) -> bytes:
 
 
 def _by_seed(members: Sequence[Finished]) -> dict[int, float]:
-    """Busy nodes by rounds, mean over the mixes."""
+    """By seed: nodes busy by rounds, mean over the mixes."""
     values: dict[int, list[float]] = {}
     for one in members:
         if (value := MEASURES[SLOTS](one.outcome)) is not None:
@@ -267,7 +267,7 @@ def _percent(outcome: Simulated, metric: str) -> float | None:
 
 
 def _earliest_end_s(outcome: Simulated) -> float | None:
-    """From the first submission, by the first plan that was made for all jobs."""
+    """M*, seconds from the first submission, by the earliest plan that was made for all jobs."""
     whole = (plan for plan in outcome.plans if plan.placements + plan.left_out == len(outcome.jobs))
     first = next((plan.at + plan.horizon_s for plan in whole if plan.horizon_s), None)
     return None if first is None else first - outcome.began_at

@@ -1,1 +1,1 @@
-"""Hare's experiments (IEEE TCC 12(4), 2024, section VI): its figures, and ours beside them."""
+"""Hare's experiments (IEEE TCC 12(4), 2024, section VI), repeated; reports have its figures beside ours."""

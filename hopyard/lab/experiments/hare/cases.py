@@ -1,7 +1,7 @@
-"""The runs of Hare's experiment: who plans, on which GPUs, which jobs. Pure.
+"""The runs of Hare's experiment: policies, GPUs and jobs. Pure.
 
 The paper's figures 14 to 21 are about jobs that are all known at time 0 (*offline*), 22 to 27 about jobs that
-come by and by (*online*). What costs most, sweeps over GPUs and jobs, is made where `full` asks for it.
+arrive over time (*online*). The costliest runs, sweeps over GPUs and jobs, are made only with `full`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,19 +20,19 @@ from schemas.scenarios import Arrival, ArrivingJob, ListedWorkload, PoissonWorkl
 
 SCENARIO = "hare-15"
 THRESHOLDS = "60 240 960 3840 15360"
-"""of the queues of hlas, which 2D-LAS gets as well, in GPU-seconds"""
+"""ends of the queues of hlas, in GPU-seconds; 2D-LAS runs with them too"""
 TWO_D = "tiresias"
 TWO_D_ALIKE = f"tiresias+thresholds={THRESHOLDS}"
 OFFLINE = ("hare", "allox", "allox-gang", "gavel-fifo", "fifo", "srtf", "sched-homo")
-UNKNOWING = ("allox+sizes=unit", "sched-homo+sizes=unit")
-"""for whom every job is one round long, since nobody knows how long jobs run that come"""
-ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, *UNKNOWING, "fifo")
+WITHOUT_SIZES = ("allox+sizes=unit", "sched-homo+sizes=unit")
+"""count every job as one round long, since the lengths of arriving jobs are not known"""
+ONLINE = ("hlas", "hlas-p", "hlas-l", TWO_D, TWO_D_ALIKE, *WITHOUT_SIZES, "fifo")
 POLICIES = (*OFFLINE, *(name for name in ONLINE if name not in OFFLINE))
 LEADING = ("hare", "allox", "srtf")
-"""of those, the ones that are run under all conditions"""
+"""policies that are run under all conditions"""
 OURS_OFFLINE, OURS_ONLINE = "hare", "hlas"
 WHOLE_ROUNDS: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0}
-"""whatever runs may be moved at every decision, as in the papers"""
+"""every running job may be moved at every decision, as in the papers"""
 
 TESTBED = "the scenario itself"
 LEVELS = {
@@ -58,7 +58,7 @@ GBIT = (10.0, 25.0)
 BATCHES_OF = (0.5, 1.0, 2.0)
 GROUPS_OF = (5, 20, 40, 80)
 FIRST_QUEUE_S = (15, 60, 240, 960)
-"""the end of the first queue of hlas, each of the others four times the one before"""
+"""ends of the first queue of hlas; each other queue ends at four times the one before"""
 QUEUES_BUT_LAST = 5
 JOBS_OF = (100, 150, 200, 250, 300)
 NODES_OF: Mapping[int, Sequence[int]] = {
@@ -74,15 +74,15 @@ DOMAINS: Mapping[str, Sequence[str]] = {
     "more recommendation": ("fastgcn", "graphsage"),
 }
 PROFILED_IN_S = 300.0
-"""five rounds, after which all workloads are profiled and what that took is over"""
-FIRST = "beforehand-"
-"""how the names of jobs begin that only bring a workload, and are in no figure"""
-HALF = 3.0
-"""times as many of a domain's jobs make half of all of what was a quarter"""
+"""five rounds, after which all workloads are profiled and the jobs for that have ended"""
+PROFILING_PREFIX = "beforehand-"
+"""prefix of the names of jobs that run only for their profiles, and count in no figure"""
+TO_HALF = 3.0
+"""factor on the weight of a domain's jobs by which a quarter of all jobs becomes a half"""
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Those of the policies that were named; a quick run has one group, on any scenario."""
+    """The cases of the named policies. A quick run has one group, on any scenario."""
     yield from _runs(TESTBED, options.scenario, options.policies, options)
     if options.quick or options.scenario.name != SCENARIO:
         return
@@ -105,7 +105,7 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def _conditions(options: Options) -> Iterator[Case]:
-    """The testbed with one thing changed (figures 19 to 21)."""
+    """The testbed with one change each (figures 19 to 21)."""
     few = _named(options, LEADING)
     for gbit in GBIT:
         yield from _runs(NETWORK, _with_network(options.scenario, gbit), few, options, at=gbit)
@@ -133,7 +133,7 @@ def _sweeps(options: Options, offline: Sequence[Contender], online: Sequence[Con
 
 
 def _named(options: Options, names: Sequence[str]) -> list[Contender]:
-    """Of the policies asked for, those of one half; one that is of neither is in both."""
+    """The chosen policies that are in `names`, and those that are neither in OFFLINE nor in ONLINE."""
     known = {*OFFLINE, *ONLINE}
     return [one for one in options.policies if one.policy in names or one.policy not in known]
 
@@ -157,7 +157,7 @@ def _runs(
     seeds: int | None = None,
     only: int | None = None,
 ) -> Iterator[Case]:
-    """`seeds`: so many of them at most; `only`: this one."""
+    """One case per policy and seed. `seeds`: number of seeds, at most; `only`: the only seed."""
     for one in policies:
         for seed in options.seeds[:seeds] if only is None else (only,):
             overrides = {**WHOLE_ROUNDS, **options.given, **one.overrides}
@@ -165,13 +165,13 @@ def _runs(
             yield Case(group=group, arm=one.label, trial=trial, at=at)
 
 
-# ---- scenarios that differ in one thing
+# ---- scenarios with one change
 
 Change = Callable[[ScenarioFile, int], ScenarioFile]
 
 
 def _with_network(scenario: ScenarioFile, gbit: float) -> ScenarioFile:
-    """All nodes' networks as much slower as `gbit` is than the testbed's 25 Gb/s."""
+    """All nodes' networks slower by `gbit` / 25, since the testbed has 25 Gb/s."""
     cluster = cluster_of(scenario)
     types = {
         name: msgspec.structs.replace(one, network_bandwidth=one.network_bandwidth * gbit / max(GBIT))
@@ -199,7 +199,7 @@ def _with_more(scenario: ScenarioFile, models: Sequence[str]) -> ScenarioFile:
     assert isinstance(workload, PoissonWorkload), "the jobs of hare-15 are drawn"
     mix = mix_named(workload.mix)
     jobs = [
-        msgspec.structs.replace(one, weight=one.weight * (HALF if one.model in models else 1.0))
+        msgspec.structs.replace(one, weight=one.weight * (TO_HALF if one.model in models else 1.0))
         for one in mix.jobs
     ]
     mixes = {**scenario.catalogue.mixes, workload.mix: msgspec.structs.replace(mix, jobs=jobs)}
@@ -218,12 +218,12 @@ def _with_batches(scenario: ScenarioFile, factor: float, seed: int) -> ScenarioF
 
 
 def _profiled(scenario: ScenarioFile, seed: int) -> ScenarioFile:
-    """The same jobs on a cluster that knows their workloads: one batch of each was trained before."""
+    """The same jobs on a cluster with profiles of their workloads: one batch of each is trained before."""
     own = arrivals(scenario, seed=seed)
     each = {one.job.workload.fingerprint: one.job for one in own}.values()
     first = [
         msgspec.structs.replace(
-            job, name=f"{FIRST}{number}", samples=float(job.workload.batch_size), epochs=None
+            job, name=f"{PROFILING_PREFIX}{number}", samples=float(job.workload.batch_size), epochs=None
         )
         for number, job in enumerate(each)
     ]

@@ -1,6 +1,6 @@
-"""The report of Hare's experiment: a table a figure, the paper's numbers beside ours. Pure.
+"""The report of Hare's experiment: a table per figure, with the paper's numbers. Pure.
 
-Everything is from event logs. Means have intervals over seeds; ratios are of the same seed.
+All numbers come from event logs. Means have intervals over seeds; ratios are of the same seed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from hopyard.lab.runs.trials import Simulated
 from schemas.results import JobResult
 
 SOON_S = 25 * 60.0
-"""of figure 15"""
+"""time within which figure 15 counts jobs"""
 HOUR_S, MINUTE_S = 3600.0, 60.0
 WEIGHTED, MEAN = "Σ w · JCT, h", "mean JCT, min"
 SOON = "within 25 min, %"
 OURS: Mapping[bool, str] = {False: cases.OURS_OFFLINE, True: cases.OURS_ONLINE}
-"""by whether jobs come by and by"""
-LEADER: Mapping[str, str] = {WEIGHTED: cases.OURS_OFFLINE, MEAN: cases.OURS_ONLINE}
-"""whom a sweep of this measure is about"""
+"""our policy, by whether jobs arrive over time"""
+REFERENCE: Mapping[str, str] = {WEIGHTED: cases.OURS_OFFLINE, MEAN: cases.OURS_ONLINE}
+"""by measure, the policy that others are compared with"""
 
 
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
@@ -35,7 +35,7 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Every measure of every arm, and how many times ours the others are."""
+    """Every measure of every arm, and ratios of the others to ours."""
     groups = groups_of(finished)
     measured = [
         named(group, arm, name, found, at)
@@ -45,17 +45,17 @@ def figures_of(finished: Sequence[Finished]) -> list[Figure]:
         for name, measured in MEASURES.items()
         if (found := mean_of(outcomes, measured)) is not None
     ]
-    led = [
+    ratios = [
         named(group, arm, _over_ours(of), found, at)
-        for group, of in LED.items()
-        for arm, by_place in _led(groups.get(group, []), of).items()
+        for group, of in COMPARED_BY.items()
+        for arm, by_place in _ratios(groups.get(group, []), of).items()
         for at, found in by_place.items()
     ]
-    return [*measured, *led]
+    return [*measured, *ratios]
 
 
 def _places(members: Sequence[Finished]) -> list[tuple[float | None, Sequence[Finished]]]:
-    """By place in the sweep; all at none, where nothing is swept."""
+    """The runs by place in the sweep; outside of a sweep all under None."""
     return [*places_of(members).items()] or [(None, members)]
 
 
@@ -78,7 +78,7 @@ def _at_once(members: Sequence[Finished]) -> Iterator[Part]:
     elif members[0].case.group in cases.LEVELS.values():
         yield f"The paper (figure 18): AlloX about {printed.ALLOX_OVER_HARE:g} times Hare, at every level."
     elif members[0].case.group == cases.BEFOREHAND:
-        yield "In the paper profiles are there beforehand; elsewhere here they are made in the first rounds."
+        yield "In the paper workloads are profiled beforehand; in the other tables here, in the first rounds."
     else:
         yield "The paper (figure 19): more language is worse for all, more recommendation better."
 
@@ -96,7 +96,7 @@ def _come(members: Sequence[Finished]) -> Iterator[Part]:
 
 
 def _compared(members: Sequence[Finished], of: str, *, online: bool) -> Iterator[Part]:
-    """All measures, and how many times as long each takes as ours, or as the first that is there."""
+    """All measures, and the ratio of each arm to ours, or to the first arm if ours is not there."""
     outcomes = arms_of(members)
     ours = OURS[online] if OURS[online] in outcomes else next(iter(outcomes))
     rows = [
@@ -138,8 +138,8 @@ def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Ite
             for arm, by_place in found.items()
         ]
         yield Table([of, *(f">{at:g} {label}" for at in places), ">last over first"], rows)
-        if members[0].case.group in LED:
-            yield from _times_ours(members, of, label)
+        if members[0].case.group in COMPARED_BY:
+            yield from _ratio_table(members, of, label)
         yield said
         if len(places) > 2:  # noqa: PLR2004 - two places are no curve
             name = "".join(letter if letter.isalnum() else "-" for letter in members[0].case.group.lower())
@@ -148,8 +148,8 @@ def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Ite
     return part
 
 
-def _times_ours(members: Sequence[Finished], of: str, label: str) -> Iterator[Table]:
-    places, found = places_of(members), _led(members, of)
+def _ratio_table(members: Sequence[Finished], of: str, label: str) -> Iterator[Table]:
+    places, found = places_of(members), _ratios(members, of)
     rows = [
         [f"**{arm}**", *(spread(by_place.get(at), marked=False) for at in places)]
         for arm, by_place in found.items()
@@ -158,20 +158,20 @@ def _times_ours(members: Sequence[Finished], of: str, label: str) -> Iterator[Ta
         yield Table([_over_ours(of), *(f">{at:g} {label}" for at in places)], rows)
 
 
-def _led(members: Sequence[Finished], of: str) -> dict[str, dict[float | None, Summary]]:
-    """How many times ours the others are, seed by seed, by arm and place."""
+def _ratios(members: Sequence[Finished], of: str) -> dict[str, dict[float | None, Summary]]:
+    """Ratios of the others to ours, by arm and place; each ratio is of one seed."""
     found: dict[str, dict[float | None, Summary]] = {}
     for at, here in _places(members):
         outcomes = arms_of(here)
-        for arm in outcomes.keys() - {LEADER[of]}:
-            each = over(outcomes[arm], outcomes.get(LEADER[of], []), MEASURES[of])
+        for arm in outcomes.keys() - {REFERENCE[of]}:
+            each = over(outcomes[arm], outcomes.get(REFERENCE[of], []), MEASURES[of])
             if each is not None:
                 found.setdefault(arm, {})[at] = each
     return {arm: found[arm] for arm in arms_of(members) if arm in found}
 
 
 def _over_ours(of: str) -> str:
-    return f"{of.partition(', ')[0]} over {LEADER[of]}"
+    return f"{of.partition(', ')[0]} over {REFERENCE[of]}"
 
 
 def _change(by_place: Mapping[float, Summary]) -> str:
@@ -191,12 +191,12 @@ def _metric(name: str, unit: float) -> OfRun:
 
 
 def _jobs(outcome: Simulated) -> list[JobResult]:
-    """Without those that came beforehand for the sake of their profiles."""
-    return [job for job in outcome.jobs if not job.name.startswith(cases.FIRST)]
+    """The jobs of a run without those that ran only for their profiles."""
+    return [job for job in outcome.jobs if not job.name.startswith(cases.PROFILING_PREFIX)]
 
 
 def _of_jobs(name: str, unit: float, own: Callable[[Sequence[JobResult]], float]) -> OfRun:
-    """The metric; where jobs came beforehand, what it would be without them."""
+    """The metric without jobs that ran only for their profiles; if there are any, it is computed by `own`."""
 
     def measured(outcome: Simulated) -> float | None:
         jobs = _jobs(outcome)
@@ -221,14 +221,14 @@ def _makespan_s(done: Sequence[JobResult]) -> float:
 
 
 def _within(outcome: Simulated) -> float | None:
-    """Of all jobs, those that ended otherwise included."""
+    """The share of all jobs, in %, that completed within SOON_S."""
     jobs = _jobs(outcome)
     soon = sum(job.jct_s is not None and job.jct_s <= SOON_S for job in jobs)
     return 100 * soon / len(jobs) if jobs else None
 
 
 def _computing(outcome: Simulated) -> float | None:
-    """Time in which single GPUs of the types that were used would have done the work, over time held."""
+    """In %: the time that the work would have taken on single GPUs of the same types, over GPU time held."""
     time = outcome.gpu_time
     if time is None:
         return None
@@ -255,10 +255,10 @@ MEASURES: Mapping[str, OfRun] = {
 
 PREFACE = (
     "w: the user's priority of a job, 1 here. Starts after the first: from the order until the job trains "
-    "again; a relaxed gang that stands by takes what table III says, others a start of processes. Computing: "
-    "what the samples would have taken on single GPUs of the types that did them, over all GPU time held; "
-    "the rest is exchanges, waiting for the slowest, starts and profiles. Every figure of the paper is a "
-    "picture: its numbers here are those that its text has."
+    "again; for a relaxed gang that stands by, the switch of table III, for others a start of processes. "
+    "Computing: the time that the samples would have taken on single GPUs of the same types, over all GPU "
+    "time held; the rest is exchanges, waiting for the slowest, starts and profiles. Every figure of the "
+    "paper is a picture; its numbers here are those of its text."
 )
 
 PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
@@ -277,11 +277,13 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
     cases.GROUPS: _swept(
         MEAN,
         "groups",
-        "The paper (figure 24) says of more groups that total completion time decreases and that the average "
-        "increases. It is the same jobs, so both cannot be.",
+        "The paper (figure 24): with more groups, total completion time decreases and the average increases. "
+        "Both cannot be, since the jobs are the same.",
     ),
     cases.QUEUES: _swept(
-        MEAN, "s", "The paper prints neither how many queues there are nor where they end; by default 60 s."
+        MEAN,
+        "s",
+        "The paper prints neither the number of queues nor their ends; by default the first ends at 60 s.",
     ),
     cases.DECISIONS: _swept(
         "a plan, ms",
@@ -310,7 +312,7 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
     ),
 }
 """by group"""
-LED: Mapping[str, str] = {
+COMPARED_BY: Mapping[str, str] = {
     **dict.fromkeys((cases.TESTBED, *cases.LEVELS.values()), WEIGHTED),
     **dict.fromkeys((*cases.MIXES.values(), cases.BEFOREHAND), WEIGHTED),
     cases.COME: MEAN,
@@ -319,4 +321,4 @@ LED: Mapping[str, str] = {
     cases.GPUS_ONLINE: MEAN,
     cases.JOBS_ONLINE: MEAN,
 }
-"""by group, the measure in which the others are set beside ours"""
+"""by group, the measure by which the others are compared with ours"""

@@ -1,4 +1,4 @@
-"""The runs of the experiment: who plans, on which GPUs, with which speeds. Pure."""
+"""The runs of the experiment: policies, GPUs and speeds. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,7 +21,7 @@ SIZES = "50 to 300 GPUs, decided once"
 RESETS = "15 GPUs, decided again whenever a job ends"
 
 FAITHFUL: Mapping[str, object] = {"law": "epoch", "share_max": 64.0}
-"""as the paper: an exchange an epoch, and no limit of memory"""
+"""as in the paper: one exchange per epoch, and no limit of memory"""
 DRAWN = frozenset({"jps", "optimus", "optimus-lb"})
 """policies that draw, and so differ from seed to seed"""
 FIXED_SEED = 1
@@ -39,7 +39,7 @@ class Arm(msgspec.Struct, frozen=True):
     options: Mapping[str, object] = {}
 
     def seeded(self, seed: int, **more: object) -> str:
-        """The policy with its options; of one that draws, with the seed."""
+        """The policy with its options, and with the seed if it draws."""
         own: dict[str, object] = {**FAITHFUL, **self.options, **more}
         if self.policy in DRAWN:
             own["seed"] = seed
@@ -50,7 +50,7 @@ class Arm(msgspec.Struct, frozen=True):
 
 
 WHOLE: Mapping[str, object] = {"idle": False}
-"""all GPUs are used (8c)"""
+"""all GPUs are used (equation 8c)"""
 EXHAUSTIVE = Arm("exhaustive", "exhaustive", WHOLE)
 HAS = Arm("has", "has", WHOLE)
 JPS = {count: Arm(f"jps, N = {count}", "jps", {**WHOLE, "samples": count}) for count in SAMPLES}
@@ -60,9 +60,9 @@ GAVEL = "gavel, 5 GPUs a job"
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Those of the policies that were named, and others as they were named, beside who decides once.
+    """The cases of the named policies; one that is not of the experiment runs as it was named, in group ONCE.
 
-    A quick run has nothing else.
+    A quick run has only group ONCE.
     """
     named = {policy.policy for policy in options.policies}
     yield from (case for case in _all(options) if _policy(case) in named)
@@ -82,11 +82,11 @@ def _policy(case: Case) -> str:
 
 def _all(options: Options) -> Iterator[Case]:
     here, seeds = options.scenario, options.seeds
-    everybody = (EXHAUSTIVE, HAS, *JPS.values(), FAIR, LB, OPTIMUS)
-    yield from _runs(ONCE, here, everybody, seeds, static=True)
+    arms = (EXHAUSTIVE, HAS, *JPS.values(), FAIR, LB, OPTIMUS)
+    yield from _runs(ONCE, here, arms, seeds, static=True)
     if options.quick:
         return
-    yield from _runs(ONCE_MORE, load_scenario("jps-30"), everybody, seeds, static=True)
+    yield from _runs(ONCE_MORE, load_scenario("jps-30"), arms, seeds, static=True)
     for count in V100_OF_15:
         unlike = _with_v100(here, count)
         yield from _runs(MIX, unlike, (EXHAUSTIVE, HAS, JPS[60]), seeds, static=True, at=count)
@@ -111,7 +111,7 @@ def _runs(
     at: float | None = None,
     drawn: bool = False,
 ) -> Iterator[Case]:
-    """`drawn`: the world differs from seed to seed, whoever plans."""
+    """`drawn`: the world differs from seed to seed, so every policy runs with every seed."""
     for arm in arms:
         for seed in seeds if drawn else arm.seeds(seeds):
             policy = arm.seeded(seed, static=static)
@@ -124,7 +124,7 @@ def _text(value: object) -> str:
 
 
 def _with_v100(scenario: ScenarioFile, count: int) -> ScenarioFile:
-    """V100 in the place of T4: on one node of each type as many as they are."""
+    """The scenario with `count` V100, 5 P100 and the rest of 15 T4; each type is one node."""
     cluster = cluster_of(scenario)
     gpus = {"v100": count, "p100": 5, "t4": 10 - count}
     nodes = [msgspec.structs.replace(group, gpus=gpus[group.gpu_type]) for group in cluster.nodes]

@@ -1,7 +1,7 @@
-"""What the paper reports (JPS, section VI), as data, and what was reconstructed of it without simulating.
+"""What the paper reports (JPS, section VI), as data, and what its equations give on the reconstructed speeds.
 
-Seconds of the mean completion time, and how far it lies above the lowest. Where the paper prints a share
-alone, seconds are that share of the lowest, which it prints.
+Seconds of the mean completion time, and how far it is above the lowest. Where the paper prints only a share,
+there are no seconds.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ import msgspec
 class Printed(msgspec.Struct, frozen=True):
     jct_s: float | None = None
     above: float | None = None
-    """the lowest, a share"""
+    """how far above the lowest, as a share of it"""
 
 
 BEST_15 = 3948.9
-"""s, at ID 94 and by exhaustive search, 15 GPUs"""
+"""seconds, with ID 94 and by exhaustive search, 15 GPUs"""
 
 ONCE_15: Mapping[str, Printed] = {
     "exhaustive": Printed(BEST_15, 0.0),
@@ -27,7 +27,7 @@ ONCE_15: Mapping[str, Printed] = {
     "optimus-lb": Printed(4545.2, 0.151),
     "optimus": Printed(above=0.4209),
 }
-"""figures 9 to 14; `optimus` is what figure 14 begins with"""
+"""figures 9 to 14; `optimus` is the first value of figure 14"""
 
 ONCE_30: Mapping[str, Printed] = {
     "exhaustive": Printed(above=0.0),
@@ -50,10 +50,10 @@ ERRORS_30: Mapping[str, float] = {"has": 0.0375, "jps, N = 60": 0.043}
 """figure 15: above the lowest, with speeds known to ± 30 %"""
 
 RESETS = {"mean completion time": (-0.4167, -0.1701), "makespan": (-0.4435, -0.2734)}
-"""figure 17: against deciding once; the scheme is not named"""
+"""figure 17: change against deciding once; the paper does not name the policy"""
 
 AGAINST_GAVEL = {"mean completion time": -0.212, "makespan": -0.713}
-"""figure 18: HAS against Gavel with 5 GPUs a job"""
+"""figure 18: HAS against Gavel with 5 GPUs per job"""
 
 RECONSTRUCTED_15: Mapping[str, float] = {
     "exhaustive": 3949.4,

@@ -1,7 +1,7 @@
 """The report of the JPS experiment, beside what the paper prints. Pure.
 
-A completion time is counted from the first start of any job, as the paper counts; what profiling and the
-first start take is said besides. Policies that draw run once a seed; means have intervals over seeds.
+Completion times count from the first start of any job, as in the paper; the report gives the time before it
+separately. Policies that draw run once per seed; means have intervals over seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ BEST = "exhaustive"
 
 
 def completion_s(outcome: Simulated) -> float:
-    """Mean Λ, from the first start on."""
+    """Mean Λ, seconds from the first start of a job."""
     ends = [job.ended_at for job in outcome.jobs if job.ended_at is not None]
     return sum(ends) / len(ends) - _origin(outcome)
 
@@ -30,7 +30,7 @@ def makespan_s(outcome: Simulated) -> float:
 
 
 def before_s(outcome: Simulated) -> float:
-    """Profiling, planning and the first starts."""
+    """Seconds of profiling, planning and the first start."""
     return _origin(outcome) - outcome.began_at
 
 
@@ -63,7 +63,7 @@ def figures_of(finished: Sequence[Finished]) -> list[Figure]:
 
 
 def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]]:
-    """By place in the sweep; all at none, where nothing is swept."""
+    """The runs by place in the sweep; outside of a sweep all under None."""
     return [*places_of(members).items()] or [(None, members)]
 
 
@@ -88,9 +88,9 @@ def _preface(finished: Sequence[Finished]) -> str:
     starts = _summary([one.outcome for one in finished], before_s)
     return (
         "Times are counted from the first start of a job, as in the paper; profiling and start-up before it "
-        f"take {starts.mean:.0f} s on average. A policy that draws nothing does the same for every seed, and "
-        "runs once. *Paper*: figures as printed; *by equations*: reconstructed speeds put into the paper's "
-        "equations, without a simulation."
+        f"take {starts.mean:.0f} s on average. A policy that draws nothing decides the same with every seed, "
+        "and runs once. *Paper*: figures as printed; *by equations*: reconstructed speeds put into the "
+        "paper's equations, without a simulation."
     )
 
 
@@ -100,7 +100,7 @@ ONCE_TABLES: Mapping[str, Mapping[str, Printed]] = {
     "jps-15": printed.ONCE_15,
     "jps-30": printed.ONCE_30,
 }
-"""by scenario"""
+"""what the paper prints, by scenario"""
 
 
 def _once(members: Sequence[Finished]) -> Iterator[Part]:
@@ -232,7 +232,7 @@ def _against(has: Sequence[Simulated], gavel: Sequence[Simulated]) -> str:
     }
     ours = ", ".join(f"{name} {_share(ratio)}" for name, ratio in ratios.items())
     theirs = ", ".join(f"{name} {_share(ratio)}" for name, ratio in printed.AGAINST_GAVEL.items())
-    return f"HAS / Gavel − 1: {ours}. The paper, on a basis that it does not name: {theirs}."
+    return f"HAS / Gavel − 1: {ours}. The paper, which does not say relative to what: {theirs}."
 
 
 PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {

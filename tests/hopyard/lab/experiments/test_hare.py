@@ -60,10 +60,10 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
     assert queued.keys() == set(cases.FIRST_QUEUE_S)
 
 
-def test_whoever_plans_by_sizes_knows_none_of_jobs_that_come() -> None:
+def test_policies_that_plan_by_sizes_know_none_of_jobs_that_arrive() -> None:
     online = {case.arm for case in made() if case.group == cases.COME}
-    assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.UNKNOWING)
-    assert all(Registry().find(name) for name in cases.UNKNOWING)
+    assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.WITHOUT_SIZES)
+    assert all(Registry().find(name) for name in cases.WITHOUT_SIZES)
 
 
 def test_a_quick_run_is_one_group_on_any_scenario() -> None:
@@ -146,7 +146,7 @@ def test_batches_are_larger_and_the_samples_the_same() -> None:
 
 
 def test_workloads_are_all_profiled_before_the_jobs_come() -> None:
-    """Nobody who counts is profiled, and those who bring a workload are gone by then."""
+    """No job that counts is profiled, and the jobs that run for their profiles have ended by then."""
     own = arrivals(load_scenario(cases.SCENARIO), seed=1)
     [case] = [case for case in made(seeds=(1,), policies=("allox",)) if case.group == cases.BEFOREHAND]
     scenario = scenario_of(case)
@@ -156,11 +156,15 @@ def test_workloads_are_all_profiled_before_the_jobs_come() -> None:
     assert {one.at_s for one in late} == {cases.PROFILED_IN_S}
     ran = simulate(scenario, policy="allox", seed=1, overrides=cases.WHOLE_ROUNDS)
     names = {one.job_id: one.name for one in ran.result.job_results}
-    ends = [one.ended_at or math.inf for one in ran.result.job_results if one.name.startswith(cases.FIRST)]
+    ends = [
+        one.ended_at or math.inf
+        for one in ran.result.job_results
+        if one.name.startswith(cases.PROFILING_PREFIX)
+    ]
     assert (len(ends), max(ends) < cases.PROFILED_IN_S) == (len(first), True)
     known = {names[one.job_id]: one.known for one in ran.events if isinstance(one, JobProfiled)}
     assert all(known[one.job.name] for one in late)
-    waits = [one.wait_s for one in ran.result.job_results if not one.name.startswith(cases.FIRST)]
+    waits = [one.wait_s for one in ran.result.job_results if not one.name.startswith(cases.PROFILING_PREFIX)]
     assert min(waits) == pytest.approx(10.0, abs=0.1), "somebody starts at once, which takes 10 s"
 
 
@@ -199,7 +203,7 @@ def test_measures_of_one_run() -> None:
 
 def test_jobs_that_came_beforehand_are_in_no_measure_of_time() -> None:
     jobs = (
-        job("a", name=f"{cases.FIRST}0", jct_s=9e9, ended_at=9e9),
+        job("a", name=f"{cases.PROFILING_PREFIX}0", jct_s=9e9, ended_at=9e9),
         *(job(name, jct_s=end_s, ended_at=end_s) for name, end_s in (("b", 3600.0), ("c", 7200.0))),
     )
     one = outcome("fifo", 1, weighted_jct_s=9e9, jct_s_mean=9e9, makespan_s=9e9)
