@@ -101,7 +101,7 @@ def nodes(
 
 @node.command()
 def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Start nothing new on a node; the next whole plan moves those there.
+    """Start nothing new on a node; the next first plan moves its jobs to others.
 
     $ hopyard node drain titan-xp-2
     """

@@ -78,7 +78,7 @@ def one_that_runs(settings: Settings, *, preemptible: bool = True) -> Stage:
 
 
 SRTF = Settings(policy="srtf", restart_share_max=1.0)
-"""whole plans at every event"""
+"""a first plan at every event"""
 
 
 SHORT = (

@@ -143,7 +143,7 @@ def test_a_plan_that_leaves_no_gpu_idle_beats_a_like_one_that_does() -> None:
     assert names(decided("hopyard+fill=0.5+head_start_s=0+critical=0", jobs)) == {"large"}
 
 
-def test_a_job_that_comes_calls_for_a_whole_plan_at_once() -> None:
+def test_a_job_that_arrives_calls_for_a_first_plan_at_once() -> None:
     at_arrivals, by_rounds = Hopyard(HopyardOptions()), Hopyard(PLAIN)
     whole = {trigger for trigger, kind in at_arrivals.calls.items() if kind is PlanKind.FIRST}
     assert (whole, at_arrivals.moves_for_waiting) == ({Trigger.ROUND, Trigger.ARRIVAL}, True)

@@ -109,7 +109,7 @@ def stage() -> Stage:
     return one
 
 
-def test_an_arrival_calls_for_a_whole_plan_and_the_plan_for_no_other() -> None:
+def test_an_arrival_calls_for_a_first_plan_and_the_plan_for_no_other() -> None:
     one = stage()
     one.tell(*in_queue("job-2", at=10.0, demand=(8,)))
     one.until(12.0)
@@ -131,7 +131,7 @@ def running(one: Stage) -> list[str]:
     return [placement.job_id for placement in one.plan.placements]
 
 
-def test_a_demotion_calls_for_a_whole_plan() -> None:
+def test_a_demotion_calls_for_a_first_plan() -> None:
     """8 GPUs reach 100 GPU·s after 12.5 s of running; the job that waits has none."""
     one = stage()
     place = carried_out(one)
@@ -146,7 +146,7 @@ def test_a_demotion_calls_for_a_whole_plan() -> None:
     assert len(one.plans) == 3  # that a plan is carried out is no news
 
 
-def test_a_lost_node_calls_for_a_whole_plan() -> None:
+def test_a_lost_node_calls_for_a_first_plan() -> None:
     one = stage()
     place = carried_out(one)
     one.tell(lost(at=5.0), preempted("job-1", at=5.0, place=place, reason=PreemptReason.NODE_LOST))
