@@ -75,7 +75,7 @@ WAITING = (
     "live/test_handoff.py",
     "shared/runtime/bus/test_accounts.py",
     "live/test_faults.py",
-    "live/test_doors.py",
+    "live/test_access.py",
     "live/test_quarantine.py",
     "services/agent/process/test_turns.py",
     "services/planner/work/test_unfit_policies.py",

@@ -56,7 +56,7 @@ class Rigid:
         return (self._order.batch_size or 0) * self._order.ranks
 
     def _around_loaders(self) -> None:
-        fetch = dataloader._BaseDataLoaderIter.__next__  # noqa: SLF001 - the one door of all loaders
+        fetch = dataloader._BaseDataLoaderIter.__next__  # noqa: SLF001 - what all loaders use
 
         def watched(iterator: object) -> object:
             begin = time.perf_counter()

@@ -69,7 +69,7 @@ class Watch:
         after_steps(self._stepped)
 
     def _around_loaders(self) -> None:
-        fetch = dataloader._BaseDataLoaderIter.__next__  # noqa: SLF001 - the one door of all loaders
+        fetch = dataloader._BaseDataLoaderIter.__next__  # noqa: SLF001 - what all loaders use
 
         def watched(iterator: object) -> object:
             begin = mark()

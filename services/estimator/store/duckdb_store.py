@@ -1,4 +1,4 @@
-"""The store of record, in one DuckDB file. The one door to DuckDB.
+"""The store of record, in one DuckDB file. Of the estimator, only this module imports DuckDB.
 
 `observations` has every one as it came, `evidence` their sums (the entity and the type layer, aggregated and
 distributed, distinguished by columns), `theory` what was profiled, `loading` what running refined of it,

@@ -1,4 +1,4 @@
-"""The bus over NATS JetStream. The only door to the NATS client library."""
+"""The bus over NATS JetStream. The only code that imports the NATS client library."""
 
 from shared.runtime.bus.jetstream.bus import JetStreamBus
 

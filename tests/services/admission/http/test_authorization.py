@@ -1,4 +1,4 @@
-"""The doors of the API: every operation, by everybody who has no business there."""
+"""Access to the API: every operation, attempted by every caller that may not use it."""
 
 import asyncio
 import itertools

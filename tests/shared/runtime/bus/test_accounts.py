@@ -1,4 +1,4 @@
-"""The doors of NATS, tried by those who have no business there, at a real server."""
+"""Access to NATS: what accounts may not do, attempted at a real server."""
 
 import asyncio
 import contextlib

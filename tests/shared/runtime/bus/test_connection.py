@@ -193,7 +193,7 @@ async def test_a_token_opens_the_door_and_nothing_else_does(tmp_path: Path) -> N
         server.kill()
 
 
-async def test_a_user_and_password_open_the_door(tmp_path: Path) -> None:
+async def test_a_user_and_password_give_access(tmp_path: Path) -> None:
     server = NatsServer(tmp_path, user="hopyard", password="pw")
     await server.start()
     try:

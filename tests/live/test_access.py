@@ -1,4 +1,4 @@
-"""The doors of a stack as `hopyard up` makes it, tried from outside while it runs."""
+"""Access to a running stack, as `hopyard up` makes it, attempted from outside."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ def pids(stack: Stack) -> list[int]:
 
 
 def secrets_of(stack: Stack) -> list[str]:
-    """All that opens a door of the stack."""
+    """Every token and password that gives access to the stack."""
     folder = folder_of(stack.data)
     tokens = [(folder / name).read_text().strip() for name in ("operator-token", "viewer-token")]
     accounts = [msgspec.json.decode(file.read_bytes()) for file in (folder / "nats").glob("*.json")]
@@ -51,7 +51,7 @@ def secrets_of(stack: Stack) -> list[str]:
 
 
 def seen_from_outside(stack: Stack) -> list[str]:
-    """Command lines, environments, logs."""
+    """Command lines and environments of the stack's processes, and its logs."""
     files = [Path(f"/proc/{pid}/{what}") for pid in pids(stack) for what in ("cmdline", "environ")]
     seen = []
     for file in (*files, *stack.data.rglob("*.log")):
@@ -107,7 +107,7 @@ async def test_nats_lets_nobody_in_without_an_account(running: Running) -> None:
 
 
 async def test_a_rogue_agent_harms_nobody(running: Running) -> None:
-    """It has the account of one node, and says whatever it likes, while jobs train."""
+    """It has the account of one node, and publishes facts of other nodes while jobs train."""
     stack, client = running
     nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)
     own, other = nodes[0], NodeId(nodes[1])

@@ -1,4 +1,4 @@
-"""Nobody comes in without the key: a great many tries at the API, and at NATS with an agent's credentials."""
+"""Attempts without the right: at the API with bad tokens, and at NATS with an agent's credentials."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -20,41 +20,43 @@ from tests.guarded_nats import API, NODES, OWN, ROGUE, STREAMS, Guarded, Raw, su
 from tests.services.admission.admission_world import Served, job_body
 from tests.services.admission.guarded_api import Tokens, guarded
 
-TRIES = int(os.environ.get("FUZZ_DOORS", "2500"))
-"""at each door"""
+TRIES = int(os.environ.get("FUZZ_ACCESS", "2500"))
+"""attempts at the API, and at NATS"""
 SEED = os.environ.get("FUZZ_SEED", "1")
 AT_ONCE = 250
-"""messages between two looks at what the server says of them"""
+"""messages between two counts of the server's refusals"""
 IDS = ("j-1", "n-0", "plan-0-0", "...", "%25", "a" * 300, "*", "é", "1;2", "x y")
 ROLES = {each.name: each.role for each in OPERATIONS}
 
 
-class Shown:
-    """What is shown at the API by those who may not do what they try."""
+class BadHeaders:
+    """Makes headers of callers who may not do what they ask the API for."""
 
     def __init__(self, random: Random, tokens: Tokens) -> None:
         self._random = random
-        self.true = {role: tokens.make(role, "ada", expires_s=1e9) for role in Role}
+        self.valid = {role: tokens.make(role, "ada", expires_s=1e9) for role in Role}
         expired = [tokens.make(role, "ada", expires_s=-1.0) for role in Role]
         revoked = [tokens.make(role, "ada", expires_s=1e9) for role in Role]
         for token in revoked:
             tokens.change(token, project=None)
-        self._dead = (*expired, *revoked)
-        self.secrets = (*self.true.values(), *self._dead)
+        self._invalid = (*expired, *revoked)
+        self.secrets = (*self.valid.values(), *self._invalid)
 
     def to(self, needed: Role) -> tuple[str, bool]:
-        """A header, and whether it says who it is: then only the role is too small."""
-        smaller = [token for role, token in self.true.items() if not role.covers(needed)]
+        """A header, and whether its token is valid: then only its role is insufficient."""
+        smaller = [token for role, token in self.valid.items() if not role.covers(needed)]
         if smaller and self._random.random() < 0.4:
             return f"Bearer {self._random.choice(smaller)}", True
-        return self._random.choice((self._dead_one, self._spoilt, self._other_scheme, self._noise))(), False
+        return self._random.choice(
+            (self._invalid_token, self._spoilt, self._other_scheme, self._noise)
+        )(), False
 
-    def _dead_one(self) -> str:
-        return f"Bearer {self._random.choice(self._dead)}"
+    def _invalid_token(self) -> str:
+        return f"Bearer {self._random.choice(self._invalid)}"
 
     def _spoilt(self) -> str:
-        """A true one, with one character changed, lost or added, or with the id of another."""
-        token = self._random.choice(list(self.true.values()))
+        """A valid token with one character changed, missing or added, or with another token's secret."""
+        token = self._random.choice(list(self.valid.values()))
         place = self._random.randrange(len(token))
         other = self._random.choice("abcdefghXYZ0123456789-_~")
         if other == token[place]:
@@ -64,14 +66,14 @@ class Shown:
             token[:place] + other + token[place + 1 :],
             token[:place],
             token + other,
-            f"{mark}_{token_id}_" + self._random.choice(self._dead).split("_", 2)[2],
+            f"{mark}_{token_id}_" + self._random.choice(self._invalid).split("_", 2)[2],
             token.swapcase(),
         )
         return f"Bearer {self._random.choice(wrong)}"
 
     def _other_scheme(self) -> str:
         scheme = self._random.choice(("Basic", "Token", "Bearer:", "Bear er", ""))
-        return f"{scheme} {self.true[Role.OPERATOR]}"
+        return f"{scheme} {self.valid[Role.OPERATOR]}"
 
     def _noise(self) -> str:
         letters = [
@@ -81,7 +83,7 @@ class Shown:
 
 
 def routes_of(document: dict[str, dict[str, dict[str, dict[str, object]]]]) -> list[tuple[str, str, Role]]:
-    """Method, path and role of everything that asks for a token."""
+    """Method, path and role of every operation that needs a token."""
     return [
         (method.upper(), path, ROLES[str(operation["operationId"])])
         for path, methods in document["paths"].items()
@@ -91,26 +93,26 @@ def routes_of(document: dict[str, dict[str, dict[str, dict[str, object]]]]) -> l
 
 
 def body_of(random: Random) -> bytes | None:
-    wild = (b"", b"{", b"[[" * 500, b"\xff\xfe", bytes(random.randrange(2_000)))
-    right = (msgspec.json.encode(each) for each in (job_body(), {"policy": "fifo"}, {"policy": 3}))
-    return random.choice((None, *right, *wild))
+    malformed = (b"", b"{", b"[[" * 500, b"\xff\xfe", bytes(random.randrange(2_000)))
+    well_formed = (msgspec.json.encode(each) for each in (job_body(), {"policy": "fifo"}, {"policy": 3}))
+    return random.choice((None, *well_formed, *malformed))
 
 
 def refused_of(api: Served) -> float:
     return sum(metric.value for metric in api.authorization.metrics())
 
 
-async def test_no_request_comes_in_without_a_token_that_may(tmp_path: Path) -> None:
+async def test_no_request_is_accepted_without_a_sufficient_token(tmp_path: Path) -> None:
     print(f"FUZZ_SEED={SEED}")
     random = Random(SEED)
     async with guarded(tmp_path) as (api, tokens):
-        shown = Shown(random, tokens)
+        bad_headers = BadHeaders(random, tokens)
         routes = routes_of((await api.call("GET", "/openapi.json"))[0])
         assert len(routes) == len(OPERATIONS)
         with capture_logs() as logs:
             for number in range(TRIES):
                 method, path, needed = random.choice(routes)
-                header, known = shown.to(needed)
+                header, known = bad_headers.to(needed)
                 async with api.client.request(
                     method,
                     path.replace("{id}", random.choice(IDS)),
@@ -122,7 +124,7 @@ async def test_no_request_comes_in_without_a_token_that_may(tmp_path: Path) -> N
         assert api.asked == []
         assert refused_of(api) == TRIES
         said = str(logs)
-        assert not [secret for secret in shown.secrets if secret.split("_", 2)[2] in said]
+        assert not [secret for secret in bad_headers.secrets if secret.split("_", 2)[2] in said]
 
 
 # ---- NATS
@@ -131,11 +133,8 @@ ENTITIES = ("n-2", "job-1", "plan-0-0", "*", "n-1.x", "n-10")
 SERVICES = tuple(name for name in OWN if name != "agent")
 
 
-OTHERS = ("n-2", "n-10")
-
-
 def forbidden(random: Random) -> Iterator[str]:
-    """Subjects on which the agent of n-1 has nothing to publish."""
+    """Subjects on which the agent of n-1 may not publish."""
     agents_own = {kind.tag() for kind in OWN["agent"]}
     facts = tuple(kind for kind in FACTS.values() if kind.tag() not in agents_own)
     keys = ("cursor/{}", "service/{}", "quarantine/{}", "lease/{}", "settings", "planner/policy")
@@ -189,7 +188,7 @@ async def guarded_bus(folder: Path) -> AsyncIterator[Guarded]:
         await guarded.server.stop()
 
 
-async def test_no_message_of_an_agent_comes_where_it_has_nothing_to_say(tmp_path: Path) -> None:
+async def test_no_message_of_an_agent_is_stored_on_a_subject_it_may_not_use(tmp_path: Path) -> None:
     print(f"FUZZ_SEED={SEED}")
     random = Random(SEED)
     subjects = forbidden(random)
