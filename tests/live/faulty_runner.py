@@ -1,10 +1,10 @@
-"""A runner of jobs in an agent's own process, an emulated one, that can be made ill by files.
+"""An emulated runner with faults that tests cause by files.
 
-In the folder that AILING names, as long as they are there:
+In the folder that FAULTS_FOLDER names, as long as they are there:
 
 | file        | on its node                                                                  |
 |-------------|------------------------------------------------------------------------------|
-| `slow`      | the next start takes so many cluster seconds longer; who takes it removes it  |
+| `slow`      | the next start takes so many cluster seconds longer, and removes the file     |
 | `gone-NODE` | the GPU of this index has fallen off the bus, and its worker with it          |
 | `busy-NODE` | others use every GPU that no worker of ours has                              |
 """
@@ -28,11 +28,11 @@ from shared.runtime.plugins import WORLDS
 
 LOOK_EVERY_REAL_S = 0.1
 LOOKS = 2
-"""before what is busy counts as somebody else's"""
+"""reports after which a busy GPU counts as used by others"""
 GPUS = 64
 
 
-class Ailing(EmulatedRunner):
+class FaultyRunner(EmulatedRunner):
     def __init__(self, folder: Path, settings: Settings, clock: Clock) -> None:
         make: WorldFactory = WORLDS.load(settings.world)
         super().__init__(
@@ -59,14 +59,14 @@ class Ailing(EmulatedRunner):
         return super()._start_s(worker) + float(_taken(self._slow) or "0")
 
     async def _watch(self, report: Callable[[Report], None]) -> None:
-        said = ALL_WELL
+        reported = ALL_WELL
         while True:
             seen = self._look()
-            for _ in range(LOOKS if seen != said else 0):
+            for _ in range(LOOKS if seen != reported else 0):
                 report(seen)  # type: ignore[arg-type] # an input too
-            if seen.broken != said.broken:
+            if seen.broken != reported.broken:
                 self._lose(*seen.broken)
-            said = seen
+            reported = seen
             await asyncio.sleep(LOOK_EVERY_REAL_S)
 
     def _look(self) -> GpusSeen:
@@ -83,7 +83,7 @@ class Ailing(EmulatedRunner):
 
 
 def _taken(file: Path) -> str:
-    """What it says; of several who look, one finds it."""
+    """The content of a file, which is removed; of several agents only one gets it."""
     own = file.with_name(f"{file.name}-{os.getpid()}")
     try:
         file.rename(own)
@@ -92,6 +92,6 @@ def _taken(file: Path) -> str:
     return own.read_text()
 
 
-def ailing(settings: Settings, clock: Clock) -> Ailing:
+def faulty(settings: Settings, clock: Clock) -> FaultyRunner:
     """A `RunnerFactory`."""
-    return Ailing(Path(os.environ["AILING"]), settings, clock)
+    return FaultyRunner(Path(os.environ["FAULTS_FOLDER"]), settings, clock)

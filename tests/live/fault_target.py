@@ -1,4 +1,4 @@
-"""A stack of processes to be struck at: what its log says, and whom of it one kills, stops or makes ill."""
+"""A stack of processes in which tests kill, stop and disconnect processes, and cause faults on nodes."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ E = TypeVar("E", bound=Event)
 XP = GpuType("titan-xp")
 GPUS_PER_NODE = 2
 CLUSTER = ClusterFile(
-    name="struck",
+    name="fault-target",
     gpu_types={XP: GpuTypeFile(link_bandwidth=4.7e9, network_bandwidth=2.7e9)},
     nodes=[NodeGroup(prefix="xp", count=3, gpus=GPUS_PER_NODE, gpu_type=XP, server="w780-g")],
 )
@@ -46,20 +46,20 @@ LONG = 1e10
 LOOK_EVERY_S = 0.1
 
 
-class Struck:
-    def __init__(self, stack: Stack, client: Client, ills: Path) -> None:
-        """`ills`: see `ailing`."""
+class FaultTarget:
+    def __init__(self, stack: Stack, client: Client, faults: Path) -> None:
+        """`faults`: the folder of `FaultyRunner`."""
         self.stack = stack
         self.client = client
-        self.ills = ills
+        self.faults = faults
         self.log: list[Event] = []
         """the facts read so far"""
         self._read = 0
 
-    # ---- what there is
+    # ---- facts
 
     async def facts(self) -> list[Event]:
-        """All that there are by now."""
+        """All facts up to now."""
         lines = await patiently(self._lines)
         self._read = lines[-1].seq if lines else self._read
         self.log += [line.fact() for line in lines]
@@ -69,7 +69,7 @@ class Struck:
         return [line async for line in self.client.events(after=self._read)]
 
     async def fact(self, kind: type[E], fits: Callable[[E], bool], after: Event | None = None) -> E:
-        """The first of a kind that fits, behind another; it is waited for."""
+        """Wait for the first fact of a kind that fits, in the log behind `after`."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 while True:
@@ -84,7 +84,7 @@ class Struck:
             raise AssertionError(f"no {kind.__name__} in {LIMIT_S:g} s; the last facts:\n{last}") from None
 
     def of(self, kind: type[E], job_id: JobId) -> list[E]:
-        """Of what was read."""
+        """Facts of a kind about a job, of those read so far."""
         return [fact for fact in self.log if isinstance(fact, kind) and getattr(fact, "job_id", "") == job_id]
 
     def of_kind(self, kind: type[E]) -> list[E]:
@@ -105,7 +105,7 @@ class Struck:
         project: str = "default",
         preemptible: bool = True,
     ) -> JobId:
-        """`code`: a workload that was measured is not measured again."""
+        """`code`: version of the workload's code; `known` has been measured before."""
         job = JobFile(
             name=name,
             workload=Workload(model="resnet18", dataset="cifar10", batch_size=256, code_version=code),
@@ -124,7 +124,7 @@ class Struck:
     async def choose(self, policy: str) -> None:
         await patiently(lambda: self.client.set_policy(PolicyChoice(policy=policy)))
 
-    # ---- strikes
+    # ---- faults
 
     def pid(self, name: str) -> int:
         return next(one.process.pid for one in self.stack.running if one.program.name == name)
@@ -133,15 +133,15 @@ class Struck:
         os.killpg(self.pid(name), signal.SIGKILL)
 
     @contextlib.asynccontextmanager
-    async def wired(self, node_id: NodeId) -> AsyncIterator[Cable]:
-        """In between, the agent of a node comes to NATS by a cable. What it ran is gone, before and after."""
+    async def through_cable(self, node_id: NodeId) -> AsyncIterator[Cable]:
+        """A context in which a node's agent, restarted before and after, reaches NATS through a cable."""
         async with cable(self.stack.nats.port) as line:
-            await self._reborn(node_id, f"nats://127.0.0.1:{line.port}")
+            await self._restart_agent(node_id, f"nats://127.0.0.1:{line.port}")
             yield line
             line.mend()
-            await self._reborn(node_id, self.stack.nats.url)
+            await self._restart_agent(node_id, self.stack.nats.url)
 
-    async def _reborn(self, node_id: NodeId, nats_url: str) -> None:
+    async def _restart_agent(self, node_id: NodeId, nats_url: str) -> None:
         name, last = node_agent(node_id), (await self.facts())[-1]
         running = next(one for one in self.stack.running if one.program.name == name)
         environ = running.program.environ | {"HOPYARD_NATS_URL": nats_url}
@@ -151,7 +151,7 @@ class Struck:
 
     @contextlib.contextmanager
     def stopped(self, name: str) -> Iterator[None]:
-        """It wakes at the end, unless it was killed meanwhile."""
+        """A context in which a process is stopped; it goes on at the end, unless it was killed meanwhile."""
         group = self.pid(name)
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -161,22 +161,22 @@ class Struck:
                 os.killpg(group, signal.SIGCONT)
 
     def wake(self, name: str) -> None:
-        """Within the time that it is stopped: from here on it is not."""
+        """Let a stopped process go on before the end of that context."""
         os.killpg(self.pid(name), signal.SIGCONT)
 
     @contextlib.contextmanager
-    def ill(self, what: str, how: object = "") -> Iterator[None]:
-        """Until the end, unless who took the file has removed it."""
-        written = self.ills / f".{what}"
+    def faulty(self, what: str, how: object = "") -> Iterator[None]:
+        """A context in which a file of `FaultyRunner` is there, unless the runner removes it."""
+        written = self.faults / f".{what}"
         written.write_text(str(how))
-        written.rename(self.ills / what)
+        written.rename(self.faults / what)
         try:
             yield
         finally:
-            (self.ills / what).unlink(missing_ok=True)
+            (self.faults / what).unlink(missing_ok=True)
 
     async def publish(self, account: str, fact: Event) -> None:
-        """By a program with the credentials of a service."""
+        """Publish a fact with the credentials of a service."""
         own = msgspec.json.decode(account_of(self.stack.data, account).read_bytes(), type=dict[str, str])
         connection = await nats.connect(self.stack.nats.url, **own, inbox_prefix=inbox_of(account).encode())
         try:
@@ -187,13 +187,13 @@ class Struck:
     # ---- afterwards
 
     async def cleared(self) -> None:
-        """Every job is cancelled that has not ended, and every GPU is free."""
+        """Cancel every job that has not ended, and wait until every GPU is free."""
         jobs = (await patiently(lambda: self.client.jobs(limit=1_000))).jobs
         await self.cancel(*(job.job_id for job in jobs if job.state not in ENDED))
         await until(self.client, _idle)
 
     async def breaks_no_rule(self) -> None:
-        """As `hopyard diag` finds."""
+        """Assert that `hopyard diag` finds no broken rule in the log."""
         with pytest.MonkeyPatch.context() as changes:
             changes.setenv("HOPYARD_API_TOKEN", self.stack.token)
             said = await patiently(lambda: diagnose(self.stack.api_url, self.stack.stack_file(), {}))
@@ -207,14 +207,14 @@ def _idle(status: StatusView) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def struck_stack(folder: Path, **settings: str | float) -> AsyncIterator[Struck]:
-    """With one workload measured and nothing running."""
-    ills = folder / "ills"
-    ills.mkdir()
+async def fault_target(folder: Path, **settings: str | float) -> AsyncIterator[FaultTarget]:
+    """A running stack with one measured workload and no job."""
+    faults = folder / "faults"
+    faults.mkdir()
     with pytest.MonkeyPatch.context() as changes:
-        changes.setenv("AILING", str(ills))
+        changes.setenv("FAULTS_FOLDER", str(faults))
         chosen: dict[str, Any] = {
-            "runner": f"{Path(__file__).with_name('ailing.py')}:ailing",
+            "runner": f"{Path(__file__).with_name('faulty_runner.py')}:faulty",
             "policy": POLICY,
             "minimum_run_restarts": 0.0,
             "restart_share_max": 1.0,
@@ -222,10 +222,10 @@ async def struck_stack(folder: Path, **settings: str | float) -> AsyncIterator[S
             **settings,
         }
         async with stack_and_client(folder / "data", cluster=CLUSTER, **chosen) as (stack, client):
-            struck = Struck(stack, client, ills)
-            await struck.started(await struck.submit("first", 1))
-            await struck.cleared()
-            yield struck
+            target = FaultTarget(stack, client, faults)
+            await target.started(await target.submit("first", 1))
+            await target.cleared()
+            yield target
 
 
 def node_agent(node_id: NodeId) -> str:
