@@ -32,7 +32,7 @@ async def test_a_gang_in_containers_trains_and_is_stopped() -> None:
         assert containers() == []
 
 
-async def test_one_that_is_deaf_goes_with_its_container() -> None:
+async def test_a_process_that_ignores_its_stop_ends_with_its_container() -> None:
     async with running_node() as node:
         words = ("python", "script.py", "deaf")
         await node.trained(order(command=words, image=IMAGE, grace_s=1.0, working_directory="/tmp"))

@@ -95,7 +95,7 @@ async def test_while_the_disk_of_nats_hangs_nothing_is_taken_and_then_all_goes_o
         well.say("NATS' disk hangs no more: accepted")
 
 
-async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_anew_once_it_is_back(
+async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_again_once_it_is_back(
     nats_disk: Disk,
 ) -> None:
     async with busy_stack(nats_disk.folder.parent) as struck:

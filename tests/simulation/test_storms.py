@@ -120,7 +120,7 @@ def test_a_storm_costs_time_and_nothing_else_where_nothing_is_moved(
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_storm_is_one(engine: Engine) -> None:
+def test_a_storm_restarts_jobs_and_loses_nodes(engine: Engine) -> None:
     """Or the tests above would say nothing."""
     calm, storm = simulate(SMALL), stormy(1, engine=engine)
     restarts = (calm.result.metrics["restarts"] or 0.0, storm.result.metrics["restarts"] or 0.0)

@@ -65,7 +65,7 @@ async def test_the_cluster_s_clock_is_known_after_an_answer(client_of: Of, api: 
 
 
 @pytest.mark.parametrize("said", [None, b"", b"noon", b'{"now": 1}'])
-async def test_without_a_word_about_it_the_clock_is_unknown(
+async def test_without_a_header_for_it_the_clock_is_unknown(
     client_of: Of, api: CannedApi, said: bytes | None
 ) -> None:
     api.says("GET /v1/jobs", JobPage(jobs=()))

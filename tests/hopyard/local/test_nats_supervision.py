@@ -253,7 +253,7 @@ class Room(NamedTuple):
     f_frsize: int = 1
 
 
-async def test_a_disk_that_comes_back_full_has_nats_start_anew_once_there_is_room(
+async def test_a_disk_that_comes_back_full_has_nats_start_again_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is stopped there does not come up."""
@@ -296,7 +296,7 @@ async def test_a_disk_that_goes_while_it_is_asked_counts_as_gone(
 
 
 @MOUNTED_ON
-async def test_a_server_that_does_not_start_again_since_the_disk_went_anew_does_not_end_the_stack(
+async def test_a_server_that_does_not_start_again_since_the_disk_went_again_does_not_end_the_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mounted_on: Callable[[Path], None]
 ) -> None:
     disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"

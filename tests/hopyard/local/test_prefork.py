@@ -167,7 +167,7 @@ async def test_what_was_installed_beside_what_is_imported_is_found(tmp_path: Pat
         await stop([running], limit_s=5.0)
 
 
-async def test_a_template_that_was_killed_is_begun_anew(tmp_path: Path) -> None:
+async def test_a_template_that_was_killed_is_begun_again(tmp_path: Path) -> None:
     program = written(tmp_path, "one", SLEEPS)
     async with template() as forking:
         running = await begun(program, forking)
@@ -296,7 +296,7 @@ async def test_orphans_of_others_are_not_adopted_afterwards(tmp_path: Path) -> N
 BEGINS_ONE = "import subprocess as s\nprint(s.Popen(['sleep', '600']).pid, flush=True)\n" + SLEEPS
 
 
-async def test_an_orphan_that_is_adopted_unasked_is_buried_when_it_ends(tmp_path: Path) -> None:
+async def test_an_orphan_that_falls_to_this_process_is_reaped_when_it_ends(tmp_path: Path) -> None:
     """A worker of an agent that is killed while another program is forked."""
     agent, other = written(tmp_path, "one", BEGINS_ONE), written(tmp_path, "two", SLEEPS)
     async with template() as forking:

@@ -40,7 +40,7 @@ def test_a_gpu_that_two_looks_find_in_use_is_withheld_until_it_is_free() -> None
     assert bench.core.state.free(4) == [0, 1, 2, 3]
 
 
-def test_our_own_work_is_no_stranger() -> None:
+def test_a_gpu_that_only_our_work_uses_is_not_withheld() -> None:
     bench = Bench()
     bench.tell(start(gpus=2))
     bench.tell(Started(P1))
@@ -57,7 +57,7 @@ def test_memory_that_a_worker_gives_back_a_moment_later_withholds_nothing() -> N
     assert withheld(bench.tell(ALL_WELL, at=6.0)) == []
 
 
-def test_whoever_stays_on_a_gpu_when_our_work_is_gone_is_a_stranger() -> None:
+def test_a_gpu_that_stays_in_use_after_our_work_has_ended_is_withheld() -> None:
     bench = Bench()
     bench.tell(start(gpus=1))
     bench.tell(busy(0), at=2.0)

@@ -83,7 +83,7 @@ def test_interruptions_without_progress_fail_the_job_with_the_last_reason() -> N
     assert fact.reason == "interrupted 3 times without a new checkpoint in between, at last: a peer was lost"
 
 
-def test_a_new_checkpoint_in_between_begins_the_count_anew() -> None:
+def test_a_new_checkpoint_in_between_begins_the_count_again() -> None:
     world = a_job()
     for number, saved in enumerate([0.0, 0.0, 10.0, 10.0, 20.0, 30.0], start=1):
         assert run(world, number, interrupted(number), saved=saved) == []

@@ -21,7 +21,7 @@ def test_a_node_is_lost_once() -> None:
     assert [type(fact) for fact in world.published] == [NodeLost]
 
 
-def test_every_heartbeat_begins_the_lease_anew() -> None:
+def test_every_heartbeat_begins_the_lease_again() -> None:
     world = World(joined())
     world.hear(heartbeat(), at=5)
     assert world.until(10.9) == []

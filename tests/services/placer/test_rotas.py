@@ -108,7 +108,7 @@ def test_who_would_take_turns_waits_for_a_measurement_until_it_is_given_back() -
     assert (StartOrdered, "p2") in seen(bench.tell(ProfilingPlanned(at=390.0, round=2, runs=())))
 
 
-def test_other_turns_go_to_the_nodes_and_nothing_starts_anew() -> None:
+def test_other_turns_go_to_the_nodes_and_nothing_starts_again() -> None:
     bench = bench_of_turns()
     for each in (ONE, TWO):
         bench.start(each)

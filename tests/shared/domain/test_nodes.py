@@ -74,7 +74,7 @@ def test_a_node_with_no_gpu_to_be_had_is_read_back_from_a_snapshot() -> None:
     assert again.node.gpus == 0
 
 
-def test_a_new_life_says_anew_what_is_withheld() -> None:
+def test_a_new_life_says_again_what_is_withheld() -> None:
     again = msgspec.structs.replace(joined("two"), withheld={1: "broken"})
     assert after(joined(), withheld(0, 3), joined("two")) == after(joined("two"))
     assert after(joined(), withheld(0, 3), again).withheld == {1: "broken"}

@@ -69,7 +69,7 @@ def test_a_file_is_run_once_and_its_folder_is_not_searched(tmp_path: Path) -> No
     assert str(tmp_path) not in sys.path
 
 
-def test_a_file_that_fails_is_tried_anew(tmp_path: Path) -> None:
+def test_a_file_that_fails_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     with pytest.raises(UnknownPlugin, match=r"mine.py:Own: there is no file .*mine.py"):
         WORLDS.load(f"{file}:Own")

@@ -49,7 +49,7 @@ async def status_of(api: Served, operation: Operation, headers: dict[str, str]) 
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-async def test_nobody_comes_in_without_a_token_that_counts(operation: Operation, tmp_path: Path) -> None:
+async def test_no_operation_is_allowed_without_a_valid_token(operation: Operation, tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         true = tokens.make(Role.OPERATOR, "ada")
         expired = tokens.make(Role.OPERATOR, "ada", expires_s=-1.0)

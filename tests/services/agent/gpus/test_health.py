@@ -23,7 +23,7 @@ def test_who_uses_a_gpu_is_named() -> None:
     }
 
 
-def test_ghosts_are_busy() -> None:
+def test_a_gpu_used_by_an_invisible_process_is_busy() -> None:
     found = busy(
         [GpuReading(memory_used=2**30 + 1), GpuReading(utilisation=11), GpuReading(partitioned=True)], who
     )

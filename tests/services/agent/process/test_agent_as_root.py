@@ -29,7 +29,7 @@ def opened(folder: Path, mode: int = 0o755) -> Path:
     return folder
 
 
-async def test_the_linker_heeds_no_variable_of_a_job_before_the_process_is_the_account_s() -> None:
+async def test_the_linker_ignores_a_job_s_variables_before_the_process_is_the_account_s() -> None:
     """It writes down what it does, by such a variable: whose are the files?"""
     user = nobody()
     with short_folder() as folder:

@@ -108,7 +108,7 @@ async def test_while_the_disk_is_gone_starts_are_refused_with_the_reason_and_the
     await stopped(node, AWAY)
 
 
-async def test_who_cannot_get_into_a_folder_hears_so_in_time_though_what_tries_cannot_be_killed(
+async def test_a_folder_on_a_hanging_disk_is_a_timeout_though_the_helper_cannot_be_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spawning, "REACH_LIMIT_S", 0.5)

@@ -48,7 +48,7 @@ async def test_a_rank_that_hangs_is_killed_when_its_grace_is_over() -> None:
         assert last.samples_done == node.of(Saved)[-1].samples_done
 
 
-async def test_one_that_is_deaf_is_killed_when_its_grace_is_over() -> None:
+async def test_a_process_that_ignores_its_stop_is_killed_when_its_grace_is_over() -> None:
     async with running_node() as node:
         await node.trained(order("deaf", grace_s=GRACE_S))
         node.runner.stop(P1)

@@ -295,7 +295,7 @@ def test_epochs_are_said_where_the_data_set_has_a_size() -> None:
     assert saved(order, 500.0) == "checkpoint at 500 of 1000 samples (50.0%), epoch 2.0 of 4.0"
 
 
-def test_nobody_puts_into_words_what_nobody_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_is_not_kept_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> str:
         raise AssertionError("a line was made")
 

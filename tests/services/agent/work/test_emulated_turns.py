@@ -54,7 +54,7 @@ def test_a_relaxed_job_leaves_at_once_and_comes_back_by_a_switch() -> None:
     ],
     ids=["another job", "in another mode", "on more GPUs"],
 )
-def test_all_others_start_anew(again: StartOrdered) -> None:
+def test_all_others_start_again(again: StartOrdered) -> None:
     play = played(lambda play: _switched(play, again))
     assert [at for at, _ in play.of(Started)][1] == STARTUP_S + 100.0 + STARTUP_S
 

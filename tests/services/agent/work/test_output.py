@@ -108,7 +108,7 @@ def test_who_comes_too_late_learns_that_lines_were_dropped(tmp_path: Path, files
     assert texts(late)[-1] == "line 59"
 
 
-def test_an_agent_that_starts_anew_goes_on_where_the_last_one_was(tmp_path: Path, files: Files) -> None:
+def test_an_agent_that_starts_again_goes_on_where_the_last_one_was(tmp_path: Path, files: Files) -> None:
     first = files(tmp_path, file_bytes=100)
     for number in range(20):
         first.write(JOB, 0, f"line {number}")

@@ -169,7 +169,7 @@ def rows_in(folder: Path) -> list[int]:
     ]
 
 
-def test_a_file_that_is_gone_before_the_trim_is_written_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_before_the_trim_is_written_again(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(200)
         await stage.look()
@@ -256,7 +256,7 @@ def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> Non
     staged(tmp_path, story)
 
 
-def test_an_emptied_archive_is_said_and_not_begun_anew(tmp_path: Path) -> None:
+def test_an_emptied_archive_is_said_and_not_begun_again(tmp_path: Path) -> None:
     """A volume that is not mounted looks like it."""
 
     async def story(stage: Stage) -> None:

@@ -356,7 +356,7 @@ def test_where_a_job_runs_is_a_placement_of_its_own(happens: list[Happening]) ->
 
 
 @pytest.mark.parametrize(("old", "new"), ["ab", "ba"])
-def test_late_word_of_a_job_s_old_place_takes_nothing_from_its_new_one(old: str, new: str) -> None:
+def test_a_late_fact_of_a_job_s_old_place_takes_nothing_from_its_new_one(old: str, new: str) -> None:
     claims = Claims()
     on_plan({"job-1": old}, PlanKind.FIRST)(claims)
     on_plan({"job-1": new}, PlanKind.FRAGMENT)(claims)

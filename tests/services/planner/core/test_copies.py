@@ -138,7 +138,7 @@ def test_nor_one_whose_minimum_run_is_not_over(policy: str) -> None:
     assert stage.plan.placements == (before,)
 
 
-def test_what_may_be_moved_another_policy_starts_anew_in_lockstep() -> None:
+def test_what_may_be_moved_another_policy_starts_again_in_lockstep() -> None:
     """So the tests above would see a job that is moved."""
     stage = trains()
     stage.tell(PolicyChosen(at=300.0, policy="fifo"))
@@ -177,7 +177,7 @@ def test_a_copy_that_goes_while_a_plan_is_made_takes_no_other_along(happens: Eve
     assert rest.throughput == pytest.approx(whole.throughput / 2)
 
 
-def test_a_late_word_of_a_copy_that_was_merged_counts_no_more() -> None:
+def test_a_late_fact_of_a_copy_that_was_merged_counts_no_more() -> None:
     stage = trains()
     name = stage.plan.placements[0].placement_id
     stage.tell(NodeLost(at=50.0, node_id=TWO))
@@ -230,7 +230,7 @@ def test_a_copy_that_ended_is_shown_no_more_and_its_gpus_are_idle() -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_a_node_where_a_copy_ran_out_of_memory_is_named_until_it_joins_anew(final: bool) -> None:  # noqa: FBT001
+def test_a_node_where_a_copy_ran_out_of_memory_is_named_until_it_joins_again(final: bool) -> None:  # noqa: FBT001
     stage = trains()
     before = shown(stage)
     [placement] = stage.plan.placements

@@ -95,7 +95,7 @@ def test_nobody_is_warm_on_a_node_whose_processes_end_with_their_placement() -> 
     assert not seen(stage).warm
 
 
-def test_nobody_is_warm_on_a_node_whose_agent_began_anew() -> None:
+def test_nobody_is_warm_on_a_node_whose_agent_began_again() -> None:
     stage = stage_of()
     ran(stage, "first", 10.0, took_s=10.0)
     again = joined(at=150.0, life="2", modes=("lockstep", "relaxed"))

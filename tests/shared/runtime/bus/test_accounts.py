@@ -114,7 +114,7 @@ async def test_an_agent_writes_nothing_of_another_node(guarded: Guarded) -> None
         assert await client.refused(each.replace("n-2", "n-1") for each in others) == set()
 
 
-async def test_nobody_hears_what_is_said_to_another(guarded: Guarded) -> None:
+async def test_no_account_can_read_replies_to_another(guarded: Guarded) -> None:
     for user in (*OF_STACK, ROGUE, AGENTS):
         others = {f"{inbox_of(other)}.>" for other in (*OF_STACK, "agent-n-2") if other != user} | {
             "_INBOX.>",
@@ -354,7 +354,7 @@ async def test_commands_find_and_release_what_is_in_quarantine(
     "wrong",
     [{}, {"nats_token": "t"}, {"nats_user": "planner", "nats_password": "x"}, {"nats_user": "planner"}],
 )
-async def test_nobody_comes_in_without_credentials(guarded: Guarded, wrong: dict[str, Any]) -> None:
+async def test_no_connection_is_accepted_without_credentials(guarded: Guarded, wrong: dict[str, Any]) -> None:
     with pytest.raises(PermissionError, match="refuses these credentials"):
         await JetStreamBus.connect(Settings(nats_url=guarded.server.url, **wrong), "planner", 10.0)
 

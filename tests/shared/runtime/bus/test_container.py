@@ -67,6 +67,6 @@ async def test_over_the_container(
     await holds(over_container)
 
 
-async def test_nobody_comes_in_without_the_token(server: "NatsContainer") -> None:
+async def test_no_connection_is_accepted_without_the_token(server: "NatsContainer") -> None:
     with pytest.raises(PermissionError):
         await JetStreamBus.connect(Settings(nats_url=server.nats_uri()), "stranger", timeout_s=5.0)

@@ -32,7 +32,7 @@ async def test_a_service_starts_though_nats_has_started_again_and_admission_is_a
         await stack.server.stop()
 
 
-async def test_a_stream_in_memory_is_made_anew_whenever_nats_has_started_again(
+async def test_a_stream_in_memory_is_made_again_whenever_nats_has_started_again(
     live: JetStreamNet, nats: LiveNats
 ) -> None:
     await live.client("admission")
@@ -41,7 +41,7 @@ async def test_a_stream_in_memory_is_made_anew_whenever_nats_has_started_again(
         await there(live, SAMPLES_STREAM)
 
 
-async def test_it_is_made_anew_also_where_nats_started_again_while_admission_did(
+async def test_it_is_made_again_also_where_nats_started_again_while_admission_did(
     live: JetStreamNet, nats: LiveNats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ensured = streams.ensure
@@ -56,7 +56,7 @@ async def test_it_is_made_anew_also_where_nats_started_again_while_admission_did
     await there(live, SAMPLES_STREAM)
 
 
-async def test_a_stream_of_the_disk_that_is_gone_is_not_made_anew_beside_services_that_knew_it(
+async def test_a_stream_of_the_disk_that_is_gone_is_not_made_again_beside_services_that_knew_it(
     live: JetStreamNet, nats: LiveNats
 ) -> None:
     admission = await live.client("admission")

@@ -38,7 +38,7 @@ def test_among_many_the_silent_are_overdue_sooner() -> None:
 
 
 @pytest.mark.asyncio
-async def test_who_is_being_answered_is_not_silent_and_begins_anew_afterwards() -> None:
+async def test_who_is_being_answered_is_not_silent_and_begins_again_afterwards() -> None:
     timeouts, going_on = ClientTimeouts(), asyncio.Event()
     request = make_mocked_request("GET", "/")
 
@@ -57,7 +57,7 @@ async def test_who_is_being_answered_is_not_silent_and_begins_anew_afterwards() 
 
 
 @pytest.mark.asyncio
-async def test_who_was_answered_between_two_looks_begins_anew() -> None:
+async def test_who_was_answered_between_two_looks_begins_again() -> None:
     timeouts, request = ClientTimeouts(), make_mocked_request("GET", "/")
 
     async def handler(_: web.Request) -> web.StreamResponse:

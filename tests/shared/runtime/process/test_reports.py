@@ -155,7 +155,7 @@ async def test_one_that_comes_to_lead_reports_it_before_the_next_renewal(bus: Me
     renewing.cancel()
 
 
-async def test_a_stack_made_anew_elsewhere_knows_no_process_of_the_old_one(bus: MemoryBus) -> None:
+async def test_a_stack_made_again_elsewhere_knows_no_process_of_the_old_one(bus: MemoryBus) -> None:
     await Reporter(bus, "planner", instance=2).begin()
     await forget_reports(bus)
     assert await reports(bus) == ()

@@ -24,10 +24,10 @@ from shared.runtime.shell.virtual import run
 NAME = "restorer"
 FACTS = facts_of("node")
 AFTER_S = 10.0
-ERRAND_S = 1.0
+TASK_S = 1.0
 
 
-class Errand(msgspec.Struct, frozen=True):
+class RestoreTask(msgspec.Struct, frozen=True):
     node_id: NodeId
 
 
@@ -42,7 +42,7 @@ class Seen(msgspec.Struct):
 
 
 class Restorer:
-    """Restores every drained node `AFTER_S` later, by an errand; drains one when it is asked anything."""
+    """Restores every drained node `AFTER_S` later, by a task; drains one when it is asked anything."""
 
     def __init__(self) -> None:
         self.state = Seen()
@@ -79,11 +79,13 @@ class Restorer:
         ready = [node_id for node_id, due in self._due.items() if due <= now]
         for node_id in ready:
             del self._due[node_id]
-        return [Work(Errand(node_id)) for node_id in ready]
+        return [Work(RestoreTask(node_id)) for node_id in ready]
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002
         self._due.clear()
-        return [Work(Errand(node_id)) for node_id in self.state.drained if node_id not in self.state.restored]
+        return [
+            Work(RestoreTask(node_id)) for node_id in self.state.drained if node_id not in self.state.restored
+        ]
 
 
 def drained(name: str, at: float = 0.0) -> NodeDrained:
@@ -94,12 +96,12 @@ def restored(node_id: NodeId, at: float) -> NodeRestored:
     return NodeRestored(at=at, node_id=node_id)
 
 
-Worker = Callable[[Errand, Clock], Awaitable[Done]]
+Worker = Callable[[RestoreTask, Clock], Awaitable[Done]]
 
 
-async def run_errand(errand: Errand, clock: Clock) -> Done:
-    await clock.sleep(ERRAND_S)
-    return Done(errand.node_id)
+async def run_task(task: RestoreTask, clock: Clock) -> Done:
+    await clock.sleep(TASK_S)
+    return Done(task.node_id)
 
 
 class Set(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,13 +109,13 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
 
     faults: Faults = Faults()
     settings: Settings = Settings(snapshot_every=1_000)
-    worker: Worker = run_errand
+    worker: Worker = run_task
 
     def service(self, core: Restorer, ports: Ports) -> Service:
-        async def work(errand: Errand) -> Done:
-            return await self.worker(errand, ports.clock)
+        async def work(task: RestoreTask) -> Done:
+            return await self.worker(task, ports.clock)
 
-        return Service(name=NAME, core=core, facts=FACTS, answers=NAME, workers={Errand: work})
+        return Service(name=NAME, core=core, facts=FACTS, answers=NAME, workers={RestoreTask: work})
 
 
 class Stage(Protocol):

@@ -13,9 +13,9 @@ from shared.runtime.bus.memory import Faults
 from shared.runtime.clock import Clock
 from tests.shared.runtime.shell.stages import (
     AFTER_S,
-    ERRAND_S,
+    TASK_S,
     Done,
-    Errand,
+    RestoreTask,
     Stage,
     Tell,
     drained,
@@ -34,12 +34,12 @@ def times(events: list[Event]) -> dict[tuple[str, str], float]:
     return {(event.tag(), event.node_id): event.at for event in events if isinstance(event, NodeEvent)}
 
 
-def test_a_timer_wakes_the_core_and_the_errand_s_answer_becomes_a_fact(tell: Tell) -> None:
+def test_a_timer_wakes_the_core_and_the_task_s_answer_becomes_a_fact(tell: Tell) -> None:
     async def story(stage: Stage) -> None:
         await stage.start()
         await stage.publish(drained("a"))
         await stage.sleep(60)
-        assert times(await stage.log())["node.restored", "a"] == pytest.approx(AFTER_S + ERRAND_S)
+        assert times(await stage.log())["node.restored", "a"] == pytest.approx(AFTER_S + TASK_S)
 
     tell(story)
 
@@ -72,11 +72,11 @@ def test_a_restart_replays_to_the_same_state_and_publishes_nothing_twice(tell: T
     tell(story)
 
 
-def test_an_errand_that_a_crash_cut_off_is_done_in_the_next_life(tell: Tell) -> None:
+def test_a_task_that_a_crash_cut_off_is_done_in_the_next_life(tell: Tell) -> None:
     async def story(stage: Stage) -> None:
         await stage.start()
         await stage.publish(drained("a"))
-        await stage.sleep(AFTER_S + ERRAND_S / 2)  # the errand is on its way
+        await stage.sleep(AFTER_S + TASK_S / 2)  # the task is being done
         await stage.kill()
         assert stage.core.state.restored == []
         await stage.start()
@@ -130,8 +130,8 @@ def test_facts_published_or_delivered_twice_are_handled_once(tell: Tell) -> None
 
 
 def test_work_that_fails_comes_back_as_a_reason(tell: Tell) -> None:
-    async def refuse(errand: Errand, _: Clock) -> Done:
-        raise Unavailable(f"nobody does {errand.node_id}")
+    async def refuse(task: RestoreTask, _: Clock) -> Done:
+        raise Unavailable(f"nobody does {task.node_id}")
 
     async def story(stage: Stage) -> None:
         await stage.start()
@@ -144,9 +144,9 @@ def test_work_that_fails_comes_back_as_a_reason(tell: Tell) -> None:
 
 
 def test_work_that_never_ends_is_given_up(tell: Tell) -> None:
-    async def hang(errand: Errand, clock: Clock) -> Done:
+    async def hang(task: RestoreTask, clock: Clock) -> Done:
         await clock.sleep(math.inf)
-        raise AssertionError(errand)
+        raise AssertionError(task)
 
     async def story(stage: Stage) -> None:
         await stage.start()
@@ -171,7 +171,7 @@ def test_an_answer_goes_out_after_its_facts_are_stored(tell: Tell) -> None:
     tell(story)
 
 
-def test_whoever_waits_for_an_answer_hears_of_the_end(tell: Tell) -> None:
+def test_a_caller_that_waits_for_an_answer_gets_an_error_at_the_end(tell: Tell) -> None:
     async def story(stage: Stage) -> None:
         heard: list[str] = []
 

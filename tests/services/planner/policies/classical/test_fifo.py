@@ -46,7 +46,7 @@ def test_a_running_job_keeps_its_place_before_an_earlier_one_starts() -> None:
     assert chosen(decide("fifo", seen)) == {"late": place_on(a0=4)}
 
 
-def test_a_job_whose_node_is_gone_is_placed_anew() -> None:
+def test_a_job_whose_node_is_gone_is_placed_again() -> None:
     seen = view([job("x", (4,), present=present(gone=4))], nodes(8))
     assert chosen(decide("fifo", seen)) == {"x": place_on(a0=4)}
 

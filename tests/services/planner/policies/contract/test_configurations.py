@@ -164,7 +164,7 @@ def test_each_place_that_only_its_job_has_is_a_shape_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(2, [1, 2, 1, 2, 2]), (3, [1, 2, 3, 1, 2])])
-def test_wishes_beyond_those_that_are_kept_are_looked_up_anew(
+def test_wishes_beyond_those_that_are_kept_are_looked_up_again(
     limit: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the blocks there is one each all the same."""
@@ -348,7 +348,7 @@ def test_what_was_laid_out_before_makes_no_difference() -> None:
     assert all(one not in cold[:index] for index, one in enumerate(cold)), "each is another"
 
 
-def test_more_than_is_kept_is_looked_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_is_kept_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "WISHES_KEPT", 20)
     cluster = nodes(*[8] * 400)
     jobs = [job(f"j{most}", tuple(range(1, most)), sensitivity=LOW) for most in range(2, 60)]

@@ -193,7 +193,7 @@ def test_every_round_has_the_same_priorities(run: Json) -> None:
 
 
 @every_run
-def test_shares_are_computed_anew_in_the_same_rounds(run: Json) -> None:
+def test_shares_are_computed_again_in_the_same_rounds(run: Json) -> None:
     last, changed, before = None, True, None
     for record in run["rounds"]:
         changed = changed or set(record["jobs"]) != before

@@ -136,7 +136,7 @@ def test_a_place_on_several_types_says_nothing_about_any_of_them(policy: str) ->
     assert choice.throughput == (40.0 if choice.gang.nodes == ("a0",) else 20.0)
 
 
-def test_shares_are_kept_between_resets_and_computed_anew_after_them() -> None:
+def test_shares_are_kept_between_resets_and_computed_again_after_them() -> None:
     seen = view(jobs(2), small(1))
     first = decide(GAVEL, seen)
     assert first.stage is Stage.OPTIMAL

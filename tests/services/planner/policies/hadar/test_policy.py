@@ -134,7 +134,7 @@ def test_paid_to_its_end_a_long_job_leaves_idle_gpus_idle() -> None:
     assert set(chosen(planned(models, nodes, **PRINTED, cost_over="finish"))) == {"now"}
 
 
-def test_a_running_job_is_placed_anew_unless_only_waiting_ones_are() -> None:
+def test_a_running_job_is_placed_again_unless_only_waiting_ones_are() -> None:
     slow = view_job("a", Model(2, (1.0, 4.0), 1600), ("k", "v"), present=present(k=2))  # type: ignore[arg-type]
     shown = msgspec.structs.replace(seen({}, TWO_TYPES), jobs=(slow,))
     models = {"a": Model(2, (1.0, 4.0), 1600)}

@@ -111,7 +111,7 @@ def test_of_equals_the_one_that_moves_nobody() -> None:
         assert (found == here).all()
 
 
-def test_a_job_stays_on_the_node_where_it_need_not_start_anew() -> None:
+def test_a_job_stays_on_the_node_where_it_need_not_start_again() -> None:
     """The other node is faster by less than a start takes."""
     speed = [[10.0, 10.5], [1.0, 1.0]]
     moved = exact(forking(speed, [1000, 1000], most=1, start_s=15.0), Budget())

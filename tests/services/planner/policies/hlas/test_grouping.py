@@ -169,7 +169,7 @@ def test_groups_stay_from_plan_to_plan() -> None:
     assert again.idle == [0]
 
 
-def test_a_new_workload_has_idle_gpus_grouped_anew_and_running_groups_later() -> None:
+def test_a_new_workload_has_idle_gpus_grouped_again_and_running_groups_later() -> None:
     running = {JobId("x"): {NodeId("a0"): 2}}
     shape = formed(NODES, 2, afterwards(FIRST, x=(1,)), running, speeds_of("one", "two"))
     [kept, fresh] = shape.groups
@@ -181,7 +181,7 @@ def test_a_new_workload_has_idle_gpus_grouped_anew_and_running_groups_later() ->
     assert {group.basis for group in later.groups} == {fresh.basis}
 
 
-def test_a_node_that_comes_or_goes_has_groups_formed_anew() -> None:
+def test_a_node_that_comes_or_goes_has_groups_formed_again() -> None:
     fewer = cluster_of(a0=4)
     assert places(formed(fewer, 1, HlasMemory(groups=FIRST.groups), {}, speeds_of("one"))) == [{"a0": 4}]
     more = cluster_of(a0=4, b0=4, b1=4)

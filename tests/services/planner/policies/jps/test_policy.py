@@ -48,7 +48,7 @@ def left(decision: Decision) -> dict[str, Waiting]:
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_all_is_decided_anew_at_events_and_never_at_rounds(policy: str) -> None:
+def test_all_is_decided_again_at_events_and_never_at_rounds(policy: str) -> None:
     calls = Registry().find(policy).calls
     assert Trigger.ROUND not in calls
     assert set(calls.values()) == {PlanKind.FIRST}

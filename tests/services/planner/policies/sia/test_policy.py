@@ -331,7 +331,7 @@ def test_the_authors_have_no_queue() -> None:
     assert SiaPowers(FREE).wants(view(jobs, nodes(8))).jobs == ("old", "rigid", "new")
 
 
-def test_the_authors_place_anew_in_every_round() -> None:
+def test_the_authors_place_again_in_every_round() -> None:
     one = job("x", (2,), present=present(a1=2))
     assert chosen(decide(POWERS, view([one], nodes(8, 8)))) == {"x": place_on(a1=2)}
     assert chosen(decide(FAITHFUL, view([one], nodes(8, 8)))) == {"x": place_on(a0=2)}

@@ -83,7 +83,7 @@ def test_a_job_that_waited_long_enough_for_its_running_time_goes_back_to_the_fir
     assert names(rises)[0] == ["a"]
 
 
-def test_service_begins_to_count_anew_with_a_promotion() -> None:
+def test_service_begins_to_count_again_with_a_promotion() -> None:
     ran = queues({A: seen(150.0, running=True)}, KNOB)
     rises = queues({A: seen(150.0, waited_s=300.0)}, KNOB, ran)
     runs = queues({A: seen(249.0, waited_s=300.0, running=True)}, KNOB, rises)
@@ -119,7 +119,7 @@ def test_nothing_moves_where_nothing_runs_and_nobody_is_promoted() -> None:
     assert next_move_in(queues(job), job, (), RULES) is None
 
 
-def test_queues_of_other_thresholds_begin_anew() -> None:
+def test_queues_of_other_thresholds_begin_again() -> None:
     job = {A: seen(150.0, running=True)}
     assert names(queues(job, Rules(thresholds=(100.0,)), queues(job))) == [[], ["a"]]
 

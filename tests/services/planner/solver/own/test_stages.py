@@ -289,7 +289,7 @@ def test_a_part_is_a_problem_of_its_own() -> None:
         assert (instance.node[whole] < 3).all()
 
 
-def test_a_neighbourhood_planned_anew_is_worth_more_each_time() -> None:
+def test_a_neighbourhood_planned_again_is_worth_more_each_time() -> None:
     instance = drawn(3, jobs=40, nodes=16)
     relaxation, found = relaxed(instance)
     start = greedy(instance).choice
