@@ -1,9 +1,9 @@
-"""`python -m tests.fuzz --minutes 10`: a stack hears, on every subject, what is not to be believed.
+"""`python -m tests.fuzz --minutes 10`: sends false messages to a stack, on every subject.
 
-Half of the time services tell what cannot be, and the agent of one node what it likes of that node: no
-process ends, jobs end, and the log keeps the rules of the audit. Half of the time services lie about what
-could be as well: no process ends. `--seed`: by default of this moment; what is said follows from it and from
-the stack's own log. `--rate`: messages a second. The exit code is 1 if something was found.
+Half of the time services send impossible facts, and the rogue agent of one node any facts of that node: no
+process may end, jobs must end, and the log must keep the rules of the audit. Half of the time services also
+send possible facts that are not true: no process may end. `--seed`: random by default; messages follow from
+it and from the stack's log. `--rate`: messages a second. The exit code is 1 if a fault was found.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def main() -> int:
         campaign = Campaign(seed=chosen.seed, seconds=chosen.minutes * 30.0, rate=chosen.rate, lying=lying)
         with tempfile.TemporaryDirectory(prefix="hopyard-fuzz-") as folder:
             outcome = asyncio.run(run_campaign(Path(folder) / "data", campaign))
-        print("services lie:" if lying else "a rogue agent, and what cannot be:")
+        print("services send possible facts, too:" if lying else "a rogue agent, and impossible facts:")
         _say(outcome)
         faults += len(outcome.faults)
     for who, what in (("this process", resource.RUSAGE_SELF), ("the stacks", resource.RUSAGE_CHILDREN)):

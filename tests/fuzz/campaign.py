@@ -1,4 +1,4 @@
-"""One fuzz campaign: accounts of a running stack send what must not be believed; then the stack is checked.
+"""One fuzz campaign: accounts of a running stack send false messages; then the stack is checked.
 
 No process may end during the campaign. Afterwards every service must be ready, jobs must end, and the audit
 may find nothing but what the rogue agent did to its own node. Then all processes are killed and started
@@ -41,12 +41,12 @@ from tests.live.live_builders import QUICK, stack_and_client
 from tests.stack_watch import until
 
 AT_ONCE = 10
-"""letters between two looks at the time"""
+"""messages that are sent between two looks at the time"""
 LEARN_EVERY_S = 2.0
 OPEN_JOBS = 4
 LAST_LETTERS = 30
 END_LIMIT_S = 600.0
-"""until all jobs have ended; a stage beside others has little of the machine"""
+"""limit until all jobs have ended; beside other tests the stack has little of the machine"""
 READY_LIMIT_S = 120.0
 MALFORMED = "hopyard_bus_malformed_total"
 
@@ -55,25 +55,25 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     seed: str
     seconds: float
     rate: float
-    """letters a second"""
+    """messages a second"""
     lying: bool = False
-    """services tell what could be, too; then there is no rule that the log keeps"""
+    """services also send possible facts that are not true; then the log is not audited"""
 
 
 class Outcome(msgspec.Struct, kw_only=True):
     faults: list[str] = []
     sent: Counter[str] = msgspec.field(default_factory=Counter)
-    """letters by group of subjects"""
+    """messages by group of subjects"""
     unspoken: int = 0
-    """subjects of accounts on which nothing was said"""
+    """number of subjects of accounts on which nothing was sent"""
     dead: dict[str, int] = {}
     """messages that each service could not read"""
     reasons: Counter[str] = msgspec.field(default_factory=Counter)
-    """of the dead letters that the stream still has"""
+    """reasons of the dead letters that the stream still has"""
     jobs: dict[str, int] = {}
     facts: int = 0
     blamed: int = 0
-    """rules broken by what the rogue said of its own node"""
+    """number of rules broken by what the rogue said of its own node"""
 
 
 async def run_campaign(data: Path, campaign: Campaign) -> Outcome:
@@ -95,7 +95,7 @@ async def run_campaign(data: Path, campaign: Campaign) -> Outcome:
 
 
 class _Storm:
-    """Letters at their rate, and jobs all the while."""
+    """Sends messages at the campaign's rate, and submits jobs meanwhile."""
 
     def __init__(self, stack: Stack, client: Client, campaign: Campaign, rogue: str) -> None:
         self.submitted = 0
@@ -141,7 +141,7 @@ class _Storm:
             await asyncio.sleep(max(0.0, began + number / self._campaign.rate - time.monotonic()))
 
     async def _work(self) -> None:
-        """Jobs, so that there are never none; and what happens to them is learnt."""
+        """Keep OPEN_JOBS jobs unfinished, and learn their facts."""
         while True:
             status = await patiently(self._client.status)
             if _open(status) < OPEN_JOBS:
@@ -181,7 +181,7 @@ def _known(line: LoggedEvent) -> Event | None:
 
 
 def _pids(stack: Stack, but: str) -> dict[str, int]:
-    """Of all but one, who may end: another that says it is the agent of its node supersedes it."""
+    """Process ids by name, without `but`: the rogue's agent may end, since a false one can supersede it."""
     return {one.program.name: one.process.pid for one in stack.running if one.program.name != but}
 
 
@@ -210,7 +210,7 @@ async def _client_of(stack: Stack, user: str) -> Nats:
     own = msgspec.json.decode(account_of(stack.data, user).read_bytes(), type=dict[str, str])
 
     async def refused(error: Exception) -> None:
-        """A rogue may name what is not its own."""
+        """A rogue may use subjects that are not its own."""
         assert "permissions violation" in str(error), error
 
     prefix = inbox_of(user).encode()
@@ -221,7 +221,7 @@ async def _client_of(stack: Stack, user: str) -> Nats:
 
 
 async def _unready(stack: Stack, rogue: str) -> list[str]:
-    """Wait until all but the rogue's agent say that they are ready; those that do not in time."""
+    """Wait until all but the rogue's agent are ready; the faults of those that are not in time."""
     ends = time.monotonic() + READY_LIMIT_S
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
         while True:
@@ -236,7 +236,7 @@ async def _unready(stack: Stack, rogue: str) -> list[str]:
 
 
 async def _look(client: Client, storm: _Storm, rogue: str, outcome: Outcome) -> None:
-    """Once all jobs have ended; those that do not in time are faults."""
+    """Wait until all jobs have ended, then audit the log; jobs that do not end in time are faults."""
     try:
         status = await until(
             client,
@@ -259,7 +259,7 @@ async def _look(client: Client, storm: _Storm, rogue: str, outcome: Outcome) -> 
 
 
 def _is_of(violation: Violation, facts: Sequence[Event], rogue: str) -> bool:
-    """Whether it is about the rogue's node, or about a job that had to do with it."""
+    """Whether it is about the rogue's node, or about a job that was ordered or measured there."""
     event = next(fact for fact in facts if fact.event_id == violation.event_id)
     if getattr(event, "node_id", "") == rogue or rogue in violation.detail:
         return True
@@ -272,7 +272,7 @@ def _is_of(violation: Violation, facts: Sequence[Event], rogue: str) -> bool:
 
 
 async def _reborn(stack: Stack, rogue: str, outcome: Outcome) -> None:
-    """Kill every process; each has to come up again over what was said, and stay."""
+    """Kill every process; each has to come up again over the same stream, and stay up."""
     others = [one for one in stack.running if one.program.name != agent_of(rogue)]
     before = {one.program.name: one.restarts for one in others}
     for one in others:
@@ -288,7 +288,7 @@ async def _reborn(stack: Stack, rogue: str, outcome: Outcome) -> None:
 
 
 async def _dead_letters(stack: Stack) -> tuple[dict[str, int], Counter[str]]:
-    """How many each service has counted, and why, of those that the stream still has."""
+    """The dead letters that each service has counted, and the reasons of those that the stream still has."""
     counts: dict[str, int] = {}
     async with aiohttp.ClientSession() as session:
         for name, port in stack.ports.items():

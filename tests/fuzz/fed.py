@@ -1,6 +1,6 @@
-"""Every service's core, fed as its shell feeds it: by bytes from the bus, turn by turn, with its timers.
+"""Every service's core, driven as by its shell: with bytes from the bus, turn by turn, with its timers.
 
-What no message may do, whatever it is: raise. What cannot be read goes to the dead letters, as on the bus.
+No message may make it raise. What cannot be read is counted as a dead letter, as on the bus.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ TURNS_AT_AN_INSTANT = 50
 
 
 class Fed:
-    """One life of a core."""
+    """A core with its handling; `reborn` begins its next life."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,12 +56,12 @@ class Fed:
             return
         if event is not None:
             self.read += 1
-            # It stands in the stream at about the time that it tells, if that is not far from now.
+            # It is stored at about its own time, if that is not far from now.
             self._now = max(self._now, min(event.at, self._now + 100.0))
             self._turn(Record(seq, event))
 
     def sample(self, data: bytes) -> None:
-        """Some are heard by one service alone; no other minds."""
+        """Some kinds are for one service; the others must ignore them."""
         self._input(read_sample, data)
 
     def question(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class Fed:
         self._turn(message)
 
     def reborn(self) -> None:
-        """End, and begin again from a snapshot."""
+        """Begin the next life, from a snapshot."""
         blob = self._handling.snapshot()
         self._begin()
         self._handling.restore(blob)

@@ -1,4 +1,4 @@
-"""Messages that are nearly right: real ones, wrong in a place or two, twice or out of their order.
+"""Messages that are nearly valid: real ones with one or three mutations, twice or out of order.
 
 Everything follows from a seed. A message is mutated as it travels, as plain maps and lists, so that a reader
 meets what no struct could hold.
@@ -38,7 +38,7 @@ def as_it_travels(message: Message) -> Raw:
 
 
 class Mutator:
-    """`pool`: messages whose parts may take each other's place."""
+    """Mutates messages. `pool`: messages whose values may replace each other."""
 
     def __init__(self, seed: str, pool: Sequence[Raw]) -> None:
         self.random = Random(seed)
@@ -47,12 +47,12 @@ class Mutator:
             self.learn(raw)
 
     def learn(self, raw: Raw) -> None:
-        """One more for the pool."""
+        """Add a message to the pool."""
         for place, key in _places(raw):
             self._values.setdefault(str(key), []).append(place[key])
 
     def mutated(self, raw: Raw) -> bytes:
-        """One message, nearly right."""
+        """The message, mutated and encoded."""
         copy: Raw = msgspec.msgpack.decode(msgspec.msgpack.encode(raw))
         for _ in range(1 if self.random.random() < 0.8 else 3):
             place, key = self.random.choice(list(_places(copy)))
@@ -67,7 +67,7 @@ class Mutator:
         return self._damaged(encoded(copy)) if self.random.random() < 0.01 else encoded(copy)
 
     def _instead(self, value: object, key: str) -> object:
-        """Mostly another value of the same field: an id that exists, a number that somebody said."""
+        """A value in place of another: in half of the cases one that the pool has for the field."""
         if self.random.random() < 0.5 and key in self._values:
             return deepcopy(self.random.choice(self._values[key]))
         choices = OTHERS if self.random.random() < 0.05 else _like(value)
@@ -79,7 +79,7 @@ class Mutator:
 
 
 def _like(value: object) -> Sequence[Any]:
-    """What is of its kind, and wrong or right."""
+    """Values of the same type."""
     match value:
         case bool():
             return OTHERS
@@ -96,7 +96,7 @@ def _like(value: object) -> Sequence[Any]:
 
 
 def _places(raw: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - any part of a message
-    """Every part of a message, as what holds it and the key or index there."""
+    """Every part of a message, as its container and its key or index there."""
     keys: Callable[[Any], Any] = list if isinstance(raw, dict) else lambda it: range(len(it))
     for key in keys(raw):
         yield raw, key
@@ -105,7 +105,7 @@ def _places(raw: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401 - any part o
 
 
 def out_of_order(random: Random, messages: Sequence[Raw], share: float = 0.1) -> list[Raw]:
-    """The same with some left out, some twice, some late."""
+    """The messages with some left out, some twice, some late."""
     moved: list[tuple[float, Raw]] = []
     for place, raw in enumerate(messages):
         fate = random.random() / share
@@ -122,13 +122,13 @@ NAMED = frozenset({"job_id", "placement_id", "plan_id", "life"})
 
 
 def names_in(raw: Any) -> set[str]:  # noqa: ANN401 - as above
-    """Ids that belong to one story: of its jobs, placements, plans and lives."""
+    """Ids of jobs, placements, plans and lives in messages."""
     found = {place[key] for place, key in _places(raw) if key in NAMED and isinstance(place[key], str)}
     return found - {""}
 
 
 def in_another_story(raw: Any, names: AbstractSet[str], number: int, later_s: float) -> Any:  # noqa: ANN401 - as above
-    """The same in another story: other ids, at another time."""
+    """The message with other ids, at another time."""
     if isinstance(raw, list):
         return [in_another_story(one, names, number, later_s) for one in raw]
     if isinstance(raw, dict):
@@ -146,7 +146,7 @@ def _renamed(value: Any, names: AbstractSet[str], number: int) -> Any:  # noqa: 
 
 
 def with_node(raw: Raw, node_id: str) -> Raw:
-    """The same about another node."""
+    """The message, about another node."""
     renamed: Raw = _in_place_of(raw, raw.get("node_id"), node_id)
     return renamed
 

@@ -1,8 +1,8 @@
-"""Messages that nobody should believe, from each account of a stack, on every subject it may publish on.
+"""False messages from each account of a stack, on every subject on which it may publish.
 
-A service tells what no reader may believe: noise, facts that are nearly right and cannot be, facts again and
-out of their order, facts that stand where they do not belong. `lying`: it tells what could be, too. The agent
-of one node, gone rogue, tells whatever it likes of its node.
+A service sends what every reader must refuse: noise, facts that are nearly valid but impossible, repeated
+facts out of order, facts on wrong subjects. With `lying` it also sends possible facts that are not true. The
+rogue agent of one node sends any facts of its node.
 """
 
 from collections import Counter
@@ -30,17 +30,17 @@ NEVER = (
     "$JS.API.STREAM.UPDATE.",
     "$JS.API.STREAM.PURGE.",
 )
-"""what whoever has the account may do for good: to end its own leading, to change and empty its streams"""
+"""subjects by which an account may end its own lead and change or empty its streams; they are left out"""
 
 
 class Letter(NamedTuple):
     user: str
-    """whose account sends it"""
+    """account that sends it"""
     subject: str
     data: bytes
     headers: dict[str, str]
     asks: bool
-    """it wants a reply"""
+    """whether it asks for a reply"""
 
 
 class Place(NamedTuple):
@@ -81,7 +81,7 @@ GROUPS = (
 
 
 def places(users: tuple[str, ...]) -> list[Place]:
-    """All of them, as the server's permissions have them, but for those of NEVER."""
+    """Every place that the server's permissions have, except those of NEVER."""
     found = [
         Place(user, subject, next(group for prefix, group in GROUPS if subject.startswith(prefix)))
         for user in users
@@ -92,10 +92,10 @@ def places(users: tuple[str, ...]) -> list[Place]:
 
 
 class Senders:
-    """Letters by a seed. `learn` has them name what is really there."""
+    """Makes false messages from a seed. After `learn`, they name jobs and placements that exist."""
 
     def __init__(self, seed: str, rogue: str, *, lying: bool) -> None:
-        """`rogue`: the node whose agent says what it likes; empty: none does."""
+        """`rogue`: the node whose agent is rogue; empty: none."""
         self._random = Random(seed)
         self._rogue = rogue
         self._lying = lying
@@ -109,7 +109,7 @@ class Senders:
         for raw in story:
             self._facts.setdefault(raw["fact"], []).append(raw)
         self._said: dict[str, list[Event]] = {}
-        """by kind, what really was said"""
+        """facts of the stack's log, by kind"""
         self._names = list(NAMES)
         users = (*OF_STACK, agent_of(rogue)) if rogue else OF_STACK
         self._places: dict[str, list[Place]] = {}
@@ -131,7 +131,7 @@ class Senders:
         return [place for group in self._places.values() for place in group]
 
     def learn(self, event: Event) -> None:
-        """It stands in the stack's log."""
+        """Take in a fact of the stack's log."""
         raw = as_it_travels(event)
         self._mutator.learn(raw)
         self._said.setdefault(event.tag(), []).append(event)
@@ -162,7 +162,7 @@ class Senders:
         return Letter(place.user, subject, data, self._headers(), asks)
 
     def _again(self, place: Place) -> Letter | None:
-        """A fact that was said before, by whom it belongs to, where it belongs: as a late repetition."""
+        """A late repetition of a fact in the log, on its own subject; None: there is no such fact."""
         kinds = self._said.get(_tag(place.subject), [])
         own = [event for event in kinds if not self._is_rogue(place.user) or self._rogue in event.subject]
         if not own:
@@ -172,14 +172,14 @@ class Senders:
         return Letter(place.user, event.subject, encoded(as_it_travels(event)), headers, asks=False)
 
     def _filled(self, place: Place) -> str:
-        """The subject, with something in place of its wildcards."""
+        """The subject, with names in place of its wildcards."""
         tokens = [
             self._random.choice(self._names) if each == "*" else each for each in place.subject.split(".")
         ]
         return ".".join(tokens).replace(">", self._random.choice(("x", "x.y", "HOPYARD.x")))
 
     def _where(self, place: Place, data: bytes, subject: str) -> str:
-        """Where a fact belongs that the account may tell; of what is none, where it was to go."""
+        """The right subject of a fact that the account may publish; for anything else, `subject`."""
         try:
             event = read_fact(data)
         except Malformed:
@@ -194,7 +194,7 @@ class Senders:
         return event.subject
 
     def _headers(self) -> dict[str, str]:
-        """Mostly none; else the id of another fact, that is there or is yet to come."""
+        """Mostly none; else the id of another fact, which is stored or may be later."""
         if self._random.random() < 0.9:
             return {}
         kind, name = self._random.choice(sorted(KINDS)), self._random.choice(self._names)
@@ -230,11 +230,11 @@ class Senders:
         return encoded(raw) if fate < 0.25 else self._mutator.mutated(raw)
 
     def _node(self, raw: Raw) -> Raw:
-        """The same of the rogue's node, mostly."""
+        """The message, in most cases about the rogue's node."""
         return with_node(raw, self._rogue) if self._rogue and self._random.random() < 0.9 else raw
 
     def _believed_of(self, user: str) -> bool:
-        """Whether it tells what could be."""
+        """Whether the account sends false facts that are possible, which readers believe."""
         return self._lying or self._is_rogue(user)
 
     def _is_rogue(self, user: str) -> bool:
@@ -247,7 +247,7 @@ def _tag(subject: str) -> str:
 
 
 def _believed(data: bytes, subject: str) -> bool:
-    """Whether a reader would take it for a fact."""
+    """Whether a reader would accept it as a fact."""
     try:
         event = read_fact(data)
     except Malformed:

@@ -1,4 +1,4 @@
-"""Whatever is in the stream, among samples and questions, no service ends by it, now or at a replay."""
+"""No fact, sample or question ends a service, now or at a replay."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from tests.fuzz.mutation import Mutator, Raw, as_it_travels, encoded, in_another
 from tests.simulation.storms import SMALL
 
 MESSAGES = int(os.environ.get("FUZZ_MESSAGES", "15000"))
-"""for each service"""
+"""number of messages for each service"""
 SEED = os.environ.get("FUZZ_SEED", "1")
 POLICIES = ("hops", "hadare", "jps")
 """their gangs are of every mode"""
@@ -30,7 +30,7 @@ def logs() -> tuple[list[Raw], ...]:
 
 
 def wild_facts(seed: str) -> Iterator[bytes]:
-    """Whole logs one after the other, out of order, with messages among them that are nearly right."""
+    """Whole logs one after the other, out of order, some of their messages nearly valid."""
     random = Random(seed)
     mutator = Mutator(seed, [raw for log in logs() for raw in log])
     stories = [(log, names_in(log)) for log in logs()]

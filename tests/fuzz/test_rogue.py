@@ -1,7 +1,7 @@
-"""What an agent says of work that nobody ordered on its node changes nothing, in any service.
+"""What an agent publishes about work that was not ordered on its node changes nothing in any service.
 
 Its subject is its own, so the server lets it pass, and each of its facts is well-formed. Every core has the
-same state before and after, at many places of a story.
+same state before and after, at many places in a log.
 """
 
 from collections.abc import Iterator
@@ -37,20 +37,20 @@ from tests.simulation.storms import SMALL
 
 ROGUE = NodeId("rogue")
 EVERY = 40
-"""facts of the story between two times that the rogue speaks"""
+"""facts of the log between two times that the rogue publishes"""
 RECENT = 80
-"""facts whose work it speaks of"""
+"""newest facts whose work it publishes about"""
 POLICIES = ("hops", "hadare")
-"""of one the gangs are copies"""
+"""under the second, gangs are copies"""
 ROOM = 100
-"""sequences that a fact of the story has before it for what the rogue says first"""
+"""sequences that are left before each fact of the log, for facts of the rogue"""
 TYPES = (GpuType("titan-xp"), GpuType("rtx-3090"))
 SAID: set[type[Event]] = {WorkerStarted, WorkerCheckpointed, WorkerStopped, ProfileMeasured, ProfileFailed}
 NOT_OF_WORK = {"node.joined", "node.drained", "node.gpus-withheld"}
 
 
 IGNORED = {ROGUE, "revision", "fact_seqs"}
-"""the monitor counts changes, and knows where in the log facts with a job's id stand"""
+"""in the monitor's state: its count of changes, and the sequences of facts with a job's id"""
 
 
 @cache
@@ -59,7 +59,7 @@ def story(policy: str) -> tuple[Event, ...]:
 
 
 def lies(job_id: JobId, placement_id: PlacementId, at: float) -> Iterator[Event]:
-    """All that an agent can say of a piece of work."""
+    """Every fact that an agent can publish about a placement or a measurement."""
     work = {"at": at, "node_id": ROGUE, "job_id": job_id, "placement_id": placement_id}
     yield WorkerStarted(gpu_indices=(0,), samples_restored=1e9, meeting="rogue:1", **work)  # type: ignore[arg-type]
     yield WorkerCheckpointed(samples_done=1e9, **work)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def known_work(facts: tuple[Event, ...]) -> list[tuple[JobId, PlacementId]]:
 
 
 def state_of(handling: Handling) -> object:
-    """But for what is about the rogue's own node: GPUs that it says are in use there, and when."""
+    """The state of a core without what is about the rogue's own node, such as GPUs in use there."""
     return _without(msgspec.msgpack.decode(msgspec.msgpack.encode(handling.core.state), strict=False))
 
 
@@ -108,8 +108,8 @@ def _is_of_rogue(plain: object) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in CORES if name != "agent"])
-def test_what_an_agent_says_first_of_others_work_hides_no_true_word(name: str) -> None:
-    """Whoever reads knows a fact again by its id: a lie must not have the id of the truth."""
+def test_a_false_fact_about_others_work_hides_no_true_fact_after_it(name: str) -> None:
+    """Readers tell repetitions by a fact's id, so a false fact must not have the id of a true one."""
     facts = story("hops")
     alone, lied_to = (
         Handling(Service(name=name, core=CORES[name](), facts=()), Settings().remembered_ids)
@@ -129,7 +129,7 @@ def test_what_an_agent_says_first_of_others_work_hides_no_true_word(name: str) -
 
 
 def said_first(fact: Event) -> Iterator[Event]:
-    """What the rogue says before an agent says this."""
+    """What the rogue publishes before an agent publishes this fact."""
     match fact:
         case WorkerStarted() | WorkerCheckpointed() | WorkerStopped() | ProfileMeasured() | ProfileFailed():
             yield from lies(fact.job_id, fact.placement_id, fact.at)

@@ -8,7 +8,7 @@ CHUNK_BYTES = 65_536
 
 
 class Cable:
-    """While it is cut nothing passes, and nobody hears of it: as on a network that drops what it is given."""
+    """While it is cut, nothing passes and no connection is closed, as on a network that drops packets."""
 
     def __init__(self, to_port: int) -> None:
         self.port = 0

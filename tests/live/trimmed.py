@@ -1,4 +1,4 @@
-"""A stack whose stream keeps next to nothing, and what tests do with it."""
+"""A stack whose stream is trimmed after few facts, and what tests do with it."""
 
 import asyncio
 import os

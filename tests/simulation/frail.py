@@ -1,7 +1,7 @@
-"""Emulated workers that are like real ones: they break by a seed, meet, and outlive their agents.
+"""Emulated workers that, like real ones, break, wait for their peers, and outlive their agents.
 
-What a node runs is kept outside its agent's life. Whether and when a gang breaks, on which node and how, is
-a function of the seed and the placement, so all its nodes agree without a word.
+What a node runs is kept outside its agent's life. Whether and when a gang breaks, on which node and how, is a
+function of the seed and the placement, so all its nodes agree without messages.
 """
 
 from collections.abc import Callable
@@ -24,38 +24,38 @@ from shared.runtime.clock import Clock
 from shared.runtime.plugins import WORLDS
 
 PEERS_NOTICE_S = 2.0
-"""after so long, at most, the peers of a worker that is gone are gone too; some report before it does"""
+"""limit within which the peers of a worker that is gone end too; some report before it does"""
 DISK_LOSES = 0.1
-"""of starts that find an older checkpoint than the placer believes in"""
+"""share of starts that find an older checkpoint than the placer knows of"""
 
 
 class Frailty(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     breaks: float
-    """share of the placements that end by themselves, if they have the time"""
+    """share of the placements that break, if they run for long enough"""
     within_s: float
-    """of their start's order"""
+    """limit of the time from the order to start until a placement breaks"""
     fails: float = 0.0
-    """share of those that are the job's own fault"""
+    """share of the breaks that are the job's own fault"""
     loses: float = DISK_LOSES
 
 
 class Break(msgspec.Struct, frozen=True):
-    """How a placement ends on one of its nodes."""
+    """How a placement breaks on one of its nodes."""
 
     after_s: float
     fails: bool
-    """by the job's own fault, here; else: interrupted, or by the loss of the peer"""
+    """by the job's own fault, on this node; else interrupted, or by the loss of a peer"""
 
 
 class Held(msgspec.Struct):
-    """What is on a node, whoever is its agent."""
+    """What runs on a node, also between two lives of its agent."""
 
     workers: dict[PlacementId, EmulatedWorker] = {}
     gpus: dict[PlacementId, tuple[int, ...]] = {}
     up: dict[PlacementId, Started] = {}
     unheard: list[Report] = []
-    """made while there was no agent"""
+    """reports that were made while there was no agent"""
     hear: Callable[[Report], None] | None = None
 
     def say(self, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Policies that move whatever they may, at every event."""
+"""Policies that move every job that they may move, at every event."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -16,7 +16,7 @@ TURN_S = 45.0
 
 
 class Restless(Ordered):
-    """Another order of the queue every so often, and at every plan places anew."""
+    """Changes the order of the queue from time to time, and places every job again in every plan."""
 
     calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
     preemptive: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class Restless(Ordered):
 
 
 class Blind(Restless):
-    """Not shown the jobs that stay."""
+    """As `Restless`, but is not shown the jobs that stay."""
 
     sees_staying: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Workers that break by themselves, meet and outlive their agents, in storms: no job lost, budgets hold."""
+"""Workers that break, meet and outlive their agents, in storms: no job is lost, retry budgets hold."""
 
 from collections.abc import Iterator
 from functools import cache
