@@ -37,8 +37,8 @@ class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, Value]
     """effective settings that the scenario does not set itself"""
     ignored: tuple[str, ...]
-    """what is set without effect here, but for settings of other commands: a variable, or a name and its file,
-    sometimes with the reason"""
+    """what is set without effect here (but for settings of other commands): a variable, or a name and its
+    file, sometimes with the reason"""
 
 
 def given_in(environ: Mapping[str, str]) -> dict[str, str]:

@@ -146,7 +146,7 @@ def _values(types: Iterable[inspect.Type]) -> Iterator[str]:
 def _other_kinds(types: Iterable[inspect.Type]) -> Iterator[str]:
     """Kinds of values that are allowed beside named ones, in words."""
     for kind in types:
-        match _bare(kind):
+        match _without_metadata(kind):
             case inspect.IntType():
                 yield WORDS["int"]
             case inspect.FloatType():

@@ -64,7 +64,7 @@ def test_what_does_nothing_is_named_with_where_it_stands(tmp_path: Path) -> None
     assert found.scenario == small()
 
 
-def test_nobody_is_told_that_the_address_of_a_stack_does_nothing() -> None:
+def test_the_address_of_a_stack_is_not_named_as_without_effect() -> None:
     found = effective_settings(small(), {"HOPYARD_API_URL": "http://hopyard", "HOPYARD_API_TOKEN": "t"})
     assert found.ignored == ()
     assert found.given == {}
