@@ -9,7 +9,7 @@ from hopyard.failures import REFUSED
 from shared.runtime.process import joining
 from shared.runtime.process.joining import PROTOCOL
 from tests.paths import ROOT
-from tests.upgrade.installed import kept, present
+from tests.upgrade.installed import hold_ports, kept, present
 from tests.upgrade.rolling import Machine, upgraded
 
 EARLIEST = "0.1.0-482e3b2"
@@ -18,7 +18,9 @@ PROCESSES = 10
 
 
 async def test_a_stack_of_the_earliest_version_is_upgraded_while_jobs_train(tmp_path: Path) -> None:
-    done = await upgraded(kept(EARLIEST, tmp_path / "earliest"), tmp_path)
+    earliest = kept(EARLIEST, tmp_path / "earliest")
+    hold_ports(earliest)
+    done = await upgraded(earliest, tmp_path)
     names = [one.name for one in done.restarts]
     assert len(names) == PROCESSES, done.said
     assert names[-1] == "admission"

@@ -5,6 +5,7 @@ Libraries are those of the present environment.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -28,6 +29,23 @@ def of_commit(commit: str, folder: Path) -> Path:
 def kept(name: str, folder: Path) -> Path:
     """Of an archive in `tests/data/versions`."""
     return _unpacked(BytesIO((DATA / "versions" / name / "source.tar.xz").read_bytes()), folder)
+
+
+def hold_ports(version: Path) -> None:
+    """Have a version that holds no ports until its processes listen on them hold them, as later ones do.
+
+    Others would be given them in the seconds between.
+    """
+    for name, its in (("hopyard/local/stack.py", "each"), ("shared/runtime/process/nats_server.py", "probe")):
+        file = version / name
+        chosen = re.compile(rf"^( +){its}\.bind\(\(\w+, 0\)\)\n", re.MULTILINE)
+        held = (
+            rf"\1{its}.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
+            rf"\g<0>\1{its}.dup().detach()\n"
+        )
+        text, count = chosen.subn(held, file.read_text())
+        assert count == 1, name
+        file.write_text(text)
 
 
 def present(folder: Path, *apart: str) -> Path:
