@@ -93,7 +93,11 @@ def _draft(data: Path) -> Iterator[Path]:
         draft.mkdir(owner_only.FOLDER)  # not before: a signal raises between any two lines
         yield draft
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+        except KeyboardInterrupt:  # a signal came only now
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
 
 
 def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:

@@ -23,6 +23,7 @@ from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import PlanRow, PointRow, Simulated
 from schemas.accuracy import Execution
 from schemas.results import JobResult
+from shared.runtime.interruption import interruptible
 
 Cell = str | float | int | None
 Row = dict[str, Cell]
@@ -55,7 +56,7 @@ def write(folder: Path, finished: Sequence[Finished]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, (row_kind, rows_of) in KINDS.items():
         columns = _columns(row_kind)
-        with duckdb.connect() as table:
+        with interruptible(), duckdb.connect() as table:
             fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
             table.execute(f"CREATE TABLE written ({fields})")
             for one in finished:

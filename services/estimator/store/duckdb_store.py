@@ -47,6 +47,7 @@ from services.estimator.store.tables import (
     observation_row,
 )
 from shared.runtime.damage import Damaged
+from shared.runtime.interruption import interruptible
 
 WORKLOADS_IN_MEMORY = 5_000
 """workloads whose rows are kept in memory; the one read first is dropped first"""
@@ -273,7 +274,8 @@ class DuckDbStore:
     @contextmanager
     def _translated(self, verb: str) -> Iterator[None]:
         try:
-            yield
+            with interruptible():
+                yield
         except duckdb.Error as error:
             if (
                 not isinstance(error, _OUTSIDE) and type(error) is not duckdb.Error

@@ -27,6 +27,7 @@ import msgspec
 from schemas.codec import Malformed, plain
 from services.monitor.archive.plan import Segment, segment_of
 from shared.runtime import owner_only
+from shared.runtime.interruption import interruptible
 
 DRAFT = ".draft-"
 COLUMNS = {
@@ -153,7 +154,7 @@ def _rows(path: Path) -> tuple[list[Row], str]:
 @contextmanager
 def _database() -> Iterator[duckdb.DuckDBPyConnection]:
     try:
-        with _in_memory().cursor() as table:
+        with interruptible(), _in_memory().cursor() as table:
             yield table
     except duckdb.Error:
         _in_memory.cache_clear()  # after some errors a connection answers no further query
