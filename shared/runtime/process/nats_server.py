@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -35,6 +35,7 @@ GREETING_LIMIT_S = 1.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOG_TAIL_BYTES = 2_000
 GLOBAL = "$G"
 """the account of a server that has no accounts"""
@@ -135,8 +136,8 @@ class NatsServer:
 
     async def start(self, limit_s: float = START_TIMEOUT_S) -> None:
         """Start and wait until it takes clients. Raises RuntimeError with the end of its log."""
-        self.launch()
         try:
+            self.launch()
             await self.until_ready(limit_s)
         except BaseException:
             self.kill()
@@ -194,14 +195,15 @@ class NatsServer:
         self._keep_streams()
         self._began_at = self._searched_to = self._log.stat().st_size if self._log.exists() else 0
         self._full = self._took_clients = False
-        self._process = subprocess.Popen(  # noqa: S603 - our own server
-            [_executable(), "--config", config],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            umask=owner_only.UMASK,
-            preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
-        )
+        with _tying_to_parent() as tie:
+            self._process = subprocess.Popen(  # noqa: S603 - our own server
+                [_executable(), "--config", config],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                umask=owner_only.UMASK,
+                preexec_fn=tie,  # noqa: PLW1509 - three system calls, prepared beforehand
+            )
 
     def _keep_streams(self) -> None:
         """Move the streams to the account that the services have now.
@@ -272,16 +274,26 @@ def _executable() -> str:
     return found
 
 
-def _tie_to_parent() -> Callable[[], None] | None:
-    """What the child does before it becomes the server. None where the system has no such call."""
+@contextmanager
+def _tying_to_parent() -> Iterator[Callable[[], None] | None]:
+    """What the child does before it becomes the server. None where the system has no such call.
+
+    Signals wait meanwhile: what a handler raises while Python forks is lost.
+    """
     if sys.platform != "linux":
-        return None
+        yield None
+        return
     prctl = ctypes.CDLL(None).prctl  # looked up before the fork: afterwards a lock may be held for ever
     parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
     def tie() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before the call
             os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    return tie
+    try:
+        yield tie
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ print(server.port, flush=True)
 time.sleep(60)
 """
 
+FORKED: list[Callable[[], None]] = []
+"""called in a process that has forked"""
+os.register_at_fork(after_in_parent=lambda: [call() for call in FORKED])
+
 
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
@@ -40,6 +45,25 @@ def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
     while _listens(port) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _listens(port)
+
+
+@pytest.fixture
+def _stopped_as_it_forks() -> Iterator[None]:
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    FORKED.append(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    yield
+    FORKED.clear()
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Python calls no hooks of a fork")
+@pytest.mark.usefixtures("_stopped_as_it_forks")
+async def test_a_signal_that_comes_while_the_server_is_started_is_not_lost(tmp_path: Path) -> None:
+    """What a handler raised within a hook of the fork, as `logging` has one, ended nothing."""
+    server = NatsServer(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        await server.start()
+    assert not server.running()
 
 
 async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
