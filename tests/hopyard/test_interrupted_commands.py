@@ -13,7 +13,9 @@ import pytest
 
 from hopyard import cli
 from hopyard.actions.restore import restore
+from hopyard.failures import Failure
 from hopyard.local import backup_file
+from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from tests.hopyard.cli_line import command_line
 from tests.hopyard.local.test_backup_file import STORE, manifest
 from tests.hopyard.stopping import NUMBER, Stopping
@@ -65,6 +67,12 @@ async def test_a_simulation_that_is_stopped_within_a_policy_ends_without_a_resul
     out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
     assert (process.returncode, out) == (128 + number, b"")
     assert err.splitlines()[-1] == b"hopyard: interrupted"
+
+
+def test_a_backup_without_the_stream_of_states_is_refused_and_leaves_nothing(backup: Path) -> None:
+    with pytest.raises(Failure, match=f"there is no stream {STATE_STREAM}"):
+        restore(backup, backup.parent / "new")
+    assert not [path for path in backup.parent.iterdir() if "new" in path.name]
 
 
 def test_a_restore_that_is_stopped_as_it_makes_its_folder_leaves_nothing(

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
 
 from schemas.subjects import STATE_SUBJECT
 from shared.runtime.bus.contract import Unavailable
@@ -121,7 +122,10 @@ async def raise_revisions(connection: Connection, at_least: int) -> None:
     reached.
     """
     with unavailable("revisions"):
-        last = await last_seq_of(connection, STATE_STREAM)
+        try:
+            last = await last_seq_of(connection, STATE_STREAM)
+        except NotFoundError:
+            raise NotCopied(f"there is no stream {STATE_STREAM}") from None
         if at_least - last > RAISED_AT_MOST:
             raise NotCopied(f"{STATE_STREAM} ends at {last}, far before {at_least}")
         while last < at_least:
