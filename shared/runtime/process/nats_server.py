@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -195,14 +196,14 @@ class NatsServer:
         self._keep_streams()
         self._began_at = self._searched_to = self._log.stat().st_size if self._log.exists() else 0
         self._full = self._took_clients = False
-        with _tying_to_parent() as tie:
+        with _signals_later():
             self._process = subprocess.Popen(  # noqa: S603 - our own server
                 [_executable(), "--config", config],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 umask=owner_only.UMASK,
-                preexec_fn=tie,  # noqa: PLW1509 - three system calls, prepared beforehand
+                preexec_fn=_tie_to_parent(),  # noqa: PLW1509 - two system calls, prepared beforehand
             )
 
     def _keep_streams(self) -> None:
@@ -274,26 +275,42 @@ def _executable() -> str:
     return found
 
 
-@contextmanager
-def _tying_to_parent() -> Iterator[Callable[[], None] | None]:
-    """What the child does before it becomes the server. None where the system has no such call.
-
-    Signals wait meanwhile: what a handler raises while Python forks is lost.
-    """
+def _tie_to_parent() -> Callable[[], None] | None:
+    """What the child does before it becomes the server. None where the system has no such call."""
     if sys.platform != "linux":
-        yield None
-        return
+        return None
     prctl = ctypes.CDLL(None).prctl  # looked up before the fork: afterwards a lock may be held for ever
     parent = os.getpid()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
 
     def tie() -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before the call
             os._exit(1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    return tie
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Signals wait until the end of this context: what a handler raises while Python forks is lost.
+
+    Python calls hooks then, `logging` has one, and ignores what is raised in them. A mask would not do:
+    another thread would get the signal. An event loop's handlers raise nothing and are left as they are.
+    """
+    came: list[int] = []
+    before = {number: handler for number in STOPPING if _may_raise(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():  # handlers run in the main thread alone
+        before = {}
+    for number in before:
+        signal.signal(number, lambda one, _: came.append(one))
     try:
-        yield tie
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in dict.fromkeys(came):
+            signal.raise_signal(each)
+
+
+def _may_raise(handler: object) -> bool:
+    return callable(handler) and getattr(handler, "__module__", None) != asyncio.unix_events.__name__

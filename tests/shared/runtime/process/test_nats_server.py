@@ -3,6 +3,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,7 +52,12 @@ def test_the_server_dies_with_its_parent(tmp_path: Path) -> None:
 def _stopped_as_it_forks() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     FORKED.append(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)  # which gets the signal where the main thread masks it
+    other.start()
     yield
+    over.set()
+    other.join()
     FORKED.clear()
     signal.signal(signal.SIGTERM, before)
 
