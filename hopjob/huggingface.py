@@ -1,7 +1,8 @@
 """Hugging Face's Trainer: `Trainer(..., callbacks=[HuggingFaceCallback()])`, and the job is elastic.
 
-Its own checkpoints are not needed (`save_strategy="no"`), and `num_train_epochs` says how long it trains
-where nobody orders samples. A schedule of learning rates is placed by the share of the samples that is done.
+Its own checkpoints are not needed (`save_strategy="no"`). `num_train_epochs` says how long it trains where
+nobody orders samples, and at most where somebody does: its loop has no other end. A schedule of learning
+rates is placed by the share of the samples that is done.
 """
 
 from __future__ import annotations

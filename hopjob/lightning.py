@@ -1,8 +1,8 @@
 """Lightning: `Trainer(callbacks=[LightningCallback()], ...)`, and the job is elastic.
 
-Its own checkpoints are not needed (`enable_checkpointing=False`), and `max_epochs` says how long it trains
-where nobody orders samples. Several ranks: `strategy="ddp"`, `devices` of LOCAL_WORLD_SIZE, `num_nodes` of
-WORLD_SIZE / LOCAL_WORLD_SIZE, since Lightning knows only nodes that are alike.
+Its own checkpoints are not needed (`enable_checkpointing=False`), and `max_epochs` or `max_steps` says how
+long it trains where nobody orders samples. Several ranks: `strategy="ddp"`, `devices` of LOCAL_WORLD_SIZE,
+`num_nodes` of WORLD_SIZE / LOCAL_WORLD_SIZE, since Lightning knows only nodes that are alike.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import lightning
 
 from hopjob.measure.timing import after_steps_of
 from hopjob.trainers import Stream, TrainerSession, measuring
+
+UNLIMITED = -1
+"""as Lightning has it"""
 
 
 class LightningCallback(lightning.Callback):
@@ -36,6 +39,8 @@ class LightningCallback(lightning.Callback):
             self._session = TrainerSession(pl_module, optimizer, schedule, seed=self._seed)
             self._stream.begin(self._session.progress)
             after_steps_of(optimizer, self._stepped)
+            if self._session.ordered:  # its goal says when the training is over
+                trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = UNLIMITED
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:  # noqa: ANN401
         if self._stream is not None and self._session is not None:

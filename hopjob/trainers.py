@@ -103,6 +103,11 @@ class TrainerSession:
         self._steps = Steps(self._process, self._state, None)
 
     @property
+    def ordered(self) -> bool:
+        """Whether a number of samples was ordered."""
+        return self._process.order.goal is not None
+
+    @property
     def total(self) -> float:
         """The number of samples that were ordered."""
         return self._process.order.samples or float("inf")

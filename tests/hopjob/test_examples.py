@@ -51,6 +51,18 @@ def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None
         assert losses[-1] < losses[0] or losses[-1] < 0.1
 
 
+def test_lightning_trains_what_was_ordered_though_its_own_limit_is_less(tmp_path: Path) -> None:
+    """It ended at `max_epochs`, and the job was complete with a part of its samples."""
+    example = job("lightning_module")
+    assert example.epochs is not None
+    assert example.workload.dataset_samples is not None
+    further = (example.epochs + 2) * example.workload.dataset_samples
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(EXAMPLES / "lightning_module.py", HOPJOB_SAMPLES=further)
+        assert rank.end() == 0, rank.output()
+        assert rank.said("completed")[0]["samples"] >= further
+
+
 def test_a_trainer_that_a_shell_starts_completes(tmp_path: Path) -> None:
     """It said nothing at its end, was taken for interrupted, and trained on and on."""
     with Agent(tmp_path) as agent:
