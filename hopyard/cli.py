@@ -248,7 +248,7 @@ def _clean_up_when_stopped(signals: Iterable[signal.Signals]) -> None:
 
 
 def _stopped(number: int, _: object) -> NoReturn:
-    """Raises what a guard around the code of others does not take for an end of that code: no SystemExit."""
+    """Raises KeyboardInterrupt: SystemExit within a policy would count as that policy's failure."""
     global _stopped_by  # noqa: PLW0603 - a process is ended by one signal
     _stopped_by = number
     raise KeyboardInterrupt

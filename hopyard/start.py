@@ -1,6 +1,6 @@
-"""The `hopyard` program: `cli.main`, behind an answer to Ctrl-C while that is imported.
+"""The `hopyard` program: handles Ctrl-C while `cli` is imported, then runs `cli.main`.
 
-It imports next to nothing before, so that hardly an instant is left in which Ctrl-C shows a traceback.
+This module imports next to nothing itself, since Ctrl-C shows a traceback until its handler is set.
 """
 
 import os
@@ -9,16 +9,15 @@ import sys
 
 TEXT = b"hopyard: interrupted\n"
 AS_JSON = b'{"error":{"message":"interrupted","kind":"interrupted","code":130}}\n'
-"""as `complain` has it"""
+"""what `complain` prints; not imported from there, since that takes time"""
 INTERRUPTED, STDERR = 130, 2
 
 
 def main() -> None:
     """Run the command line of this process and exit with its code.
 
-    An import has nothing to clean up, and somebody else's code in it may take an exception for its own:
-    so Ctrl-C ends the process on the spot. Whoever ignores it, as a shell does for what it runs in the
-    background, has a reason.
+    During the import Ctrl-C ends the process at once: there is nothing to clean up, and a library that is
+    imported could catch an exception. Where SIGINT is ignored, as in the background of a shell, it stays so.
     """
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heard:

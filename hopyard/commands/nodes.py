@@ -101,7 +101,7 @@ def nodes(
 
 @node.command()
 def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Start nothing new on a node; the next first plan moves its jobs to others.
+    """Start nothing new on a node; its jobs move to other nodes at the next round.
 
     $ hopyard node drain titan-xp-2
     """

@@ -14,7 +14,7 @@ LABELS = {
     "wt_s_mean": "mean waiting time",
     "lr_mean": "mean latency ratio",
     "lr_max": "largest latency ratio",
-    "raqlr": "latency ratio of late",
+    "raqlr": "recent latency ratio",
     "fragments_mean": "mean GPUs in fragments",
     "ftf_rho_mean": "mean FTF ρ",
     "ftf_rho_max": "largest FTF ρ",
@@ -26,7 +26,7 @@ LABELS = {
     "cru_slots": "nodes busy by rounds",
     "cluster_throughput_mean": "mean throughput in GPUs",
     "restarts": "restarts",
-    "switch_s_mean": "mean start after the first",
+    "switch_s_mean": "mean time to resume",
     "lost_work_gpu_s": "lost work, GPU time",
     "merges": "merges of copies",
     "merge_steps_mean": "mean steps between merges",
@@ -41,7 +41,7 @@ SHARES = frozenset({"ftf_unfair_share", "gru", "cru", "cru_slots", "copy_share_m
 
 
 def in_words(name: str) -> str:
-    """What a metric is called; one of another version by its name."""
+    """The label of a metric; if another version has added it, its name with spaces."""
     return LABELS.get(name) or name.removesuffix("_s").replace("_s_", "_").replace("_", " ")
 
 

@@ -12,8 +12,6 @@ Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """time modules by workload and type that are fitted and not yet published"""
 NODES_BELIEVED = 2
 """so many nodes have to lack a job's program before it counts as missing on all"""
-OF_AGENTS = "cannot be started: "
-"""how an agent may begin its reason, where ours says it already"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +98,7 @@ def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
     lacking = there & job.absent.keys() if job.measured else job.absent.keys()
     if len(lacking) < NODES_BELIEVED and not (open_there and open_there <= job.absent.keys()):
         return None
-    why = next(iter(job.absent.values())).replace(OF_AGENTS, "", 1)
-    return f"it cannot be started on {', '.join(sorted(job.absent))}: {why}"
+    return f"on {', '.join(sorted(job.absent))}: {next(iter(job.absent.values()))}"
 
 
 def _exclusion(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:

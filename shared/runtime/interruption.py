@@ -1,16 +1,17 @@
-"""A signal that meets a query of DuckDB stops the program as it does anywhere else."""
+"""Ends a program that is signalled during a query of DuckDB, as it would end at any other time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 INTERRUPTED = "Query interrupted"
+"""message of DuckDB's error"""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A context for queries. Raises KeyboardInterrupt.
+    """A context for DuckDB's queries, in which a signal whose handler raises ends with KeyboardInterrupt.
 
-    Where the handler of a signal raises, DuckDB raises a RuntimeError of its own in place of that error.
+    DuckDB drops what the handler raised, and raises a RuntimeError of its own.
     """
     try:
         yield

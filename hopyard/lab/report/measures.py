@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from hopyard.lab.report.statistics import Summary
+from hopyard.show.metrics import LABELS
 
 HOUR_S = 3600.0
 RESOLUTION = 1e-6
@@ -25,8 +26,8 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 HEADLINE = (
-    Measure("makespan_s", "makespan", "h", HOUR_S),
-    Measure("jct_s_mean", "mean JCT", "h", HOUR_S),
+    Measure("makespan_s", LABELS["makespan_s"], "h", HOUR_S),
+    Measure("jct_s_mean", LABELS["jct_s_mean"], "h", HOUR_S),
     Measure("wt_s_mean", "mean WT", "h", HOUR_S),
     Measure("lr_max", "max LR"),
     Measure("fragments_mean", "avg frag", "GPUs"),
@@ -35,26 +36,26 @@ HEADLINE = (
 """what the paper's tables have, and the ρ of its section 4.4"""
 
 FURTHER = (
-    Measure("jct_s_p50", "JCT p50", "h", HOUR_S),
-    Measure("jct_s_p95", "JCT p95", "h", HOUR_S),
-    Measure("jct_s_p99", "JCT p99", "h", HOUR_S),
+    Measure("jct_s_p50", LABELS["jct_s_p50"], "h", HOUR_S),
+    Measure("jct_s_p95", LABELS["jct_s_p95"], "h", HOUR_S),
+    Measure("jct_s_p99", LABELS["jct_s_p99"], "h", HOUR_S),
     Measure("jct_s_max", "JCT max", "h", HOUR_S),
     Measure("lr_mean", "mean LR"),
     Measure("ftf_rho_mean", "mean ρ"),
-    Measure("ftf_unfair_share", "jobs with ρ > 1", "%", 0.01),
-    Measure("jain_index", "Jain index"),
-    Measure("jain_equal", "Jain index, equal shares"),
-    Measure("gru", "GPUs busy", "%", 0.01),
-    Measure("cru", "nodes busy", "%", 0.01),
-    Measure("cru_slots", "nodes busy by rounds", "%", 0.01),
+    Measure("ftf_unfair_share", LABELS["ftf_unfair_share"], "%", 0.01),
+    Measure("jain_index", LABELS["jain_index"]),
+    Measure("jain_equal", LABELS["jain_equal"]),
+    Measure("gru", LABELS["gru"], "%", 0.01),
+    Measure("cru", LABELS["cru"], "%", 0.01),
+    Measure("cru_slots", LABELS["cru_slots"], "%", 0.01),
     Measure("cluster_throughput_mean", "throughput", "GPUs"),
-    Measure("restarts", "restarts"),
-    Measure("weighted_jct_s", "Σ priority · JCT", "h", HOUR_S),
+    Measure("restarts", LABELS["restarts"]),
+    Measure("weighted_jct_s", LABELS["weighted_jct_s"], "h", HOUR_S),
     Measure("switch_s_mean", "starts after the first", "s"),
     Measure("lost_work_gpu_s", "lost work", "GPU·h", HOUR_S),
-    Measure("decision_s_p50", "decision p50", "s"),
-    Measure("decision_s_p99", "decision p99", "s"),
-    Measure("gap_max", "largest gap", "%", 0.01),
+    Measure("decision_s_p50", LABELS["decision_s_p50"], "s"),
+    Measure("decision_s_p99", LABELS["decision_s_p99"], "s"),
+    Measure("gap_max", LABELS["gap_max"], "%", 0.01),
 )
 
 JOB_MEASURES = (
