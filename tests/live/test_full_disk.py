@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from schemas.views import StatusView
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
+from shared.domain.states import JobState
 from tests.live.live_builders import all_ended, stack_and_client, submit_all
 from tests.live.test_faults import GOOD
 from tests.services.estimator.estimator_builders import observed
@@ -27,6 +28,7 @@ SIZE = "220m"
 HALF_LIFE_S = 1e6
 LIMITS: dict[str, Any] = {"stream_max_bytes": "8000000", "sample_max_bytes": "8000000"}
 UNAVAILABLE, CREATED = 503, 201
+BEFORE_THE_QUEUE = (JobState.SUBMITTED, JobState.PROFILED)
 
 
 @pytest.fixture
@@ -94,6 +96,7 @@ async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_
 ) -> None:
     async with stack_and_client(facts_elsewhere) as (stack, client):
         count = await submit_all(client)
+        await until(client, all_queued(count))  # the estimator stores a job's modules before it is queued
         await until(client, busy)
         restarts = [running.restarts for running in stack.running]
         full = fill(disk)
@@ -113,6 +116,10 @@ async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_
     store = DuckDbStore(str(store_of(facts_elsewhere)), HALF_LIFE_S)
     assert [seen for seen in store.observations(0, 10_000) if began < seen.at < ended]
     store.close()
+
+
+def all_queued(count: int) -> Callable[[StatusView], bool]:
+    return lambda status: sum(n for state, n in status.jobs.items() if state not in BEFORE_THE_QUEUE) >= count
 
 
 def store_has_no_room(status: StatusView) -> bool:
