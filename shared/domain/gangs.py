@@ -298,7 +298,7 @@ def tasks(gang: Gang) -> Batches:
 
 
 def computing(gang: Gang) -> Gang:
-    """The number of the gang's GPUs that take samples."""
+    """The gang without the GPUs that take no samples."""
     return MEANINGS[type(gang.sync)].computing(gang)
 
 
