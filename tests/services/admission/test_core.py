@@ -191,7 +191,7 @@ def test_two_jobs_in_flight_have_two_numbers() -> None:
     assert driver.submit_id(key="a") != driver.submit_id(key="b")
 
 
-def test_a_job_id_that_somebody_else_gave_is_passed_over() -> None:
+def test_a_job_id_that_is_already_in_the_log_is_skipped() -> None:
     driver = Driver()
     driver.fold(submitted("train-2", key="foreign"))
     assert driver.submit_id() == "train-3"
@@ -285,7 +285,7 @@ def test_a_policy_is_chosen_with_its_options(policy: str) -> None:
     assert driver.ask(ShowPolicy()) == PolicyChoice(policy=policy)
 
 
-def test_what_the_operator_did_not_allow_is_refused_with_the_choices() -> None:
+def test_a_policy_that_the_operator_did_not_allow_is_refused_with_the_choices() -> None:
     driver = Driver(policies_allowed="mine:Own")
     assert driver.ask(ShowPolicies()) == PolicyPage(policies=("fifo", "hops", "mine:Own"))
     refused = problem(driver.ask(SetPolicy(policy="json:loads")))
@@ -294,7 +294,7 @@ def test_what_the_operator_did_not_allow_is_refused_with_the_choices() -> None:
     assert driver.published == []
 
 
-def test_where_the_operator_allows_any_any_is_taken() -> None:
+def test_any_policy_is_accepted_where_the_operator_allows_any() -> None:
     driver = Driver(policies_allowed="*", policy="mine:Own+jobs=2")
     assert driver.ask(SetPolicy(policy="json:loads")) == PolicyChoice(policy="json:loads")
     assert driver.ask(ShowPolicies()) == PolicyPage(policies=("fifo", "hops", "mine:Own", "*"))
@@ -394,7 +394,7 @@ def test_nodes_that_run_real_jobs_are_counted_when_they_are_many() -> None:
     assert refused.detail.startswith("is missing; n-0 and 2 more nodes start jobs by their command")
 
 
-def test_a_node_whose_new_life_is_emulated_needs_no_command_any_more() -> None:
+def test_a_command_is_no_longer_required_once_the_node_comes_back_emulated() -> None:
     driver = Driver()
     driver.fold(msgspec.structs.replace(joined(), runs_commands=True))
     driver.fold(msgspec.structs.replace(joined(), life="another"))

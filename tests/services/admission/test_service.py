@@ -92,7 +92,7 @@ async def test_the_installed_policies_can_be_chosen() -> None:
     await bus.close()
 
 
-async def test_what_the_core_ignored_can_be_measured() -> None:
+async def test_facts_that_the_core_ignored_are_counted_in_its_metrics() -> None:
     bus = MemoryBus(LoopClock())
     service = build(Settings(), Ports(bus=bus, clock=LoopClock()))
     assert service.metrics is not None

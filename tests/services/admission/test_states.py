@@ -89,7 +89,7 @@ def test_the_oldest_ended_jobs_are_forgotten_with_their_keys() -> None:
     assert state.submissions == 5
 
 
-def test_forgetting_a_job_leaves_a_key_that_is_another_jobs() -> None:
+def test_forgetting_a_job_keeps_a_key_that_belongs_to_another() -> None:
     state = AdmissionState()
     for job in ("train-1", "train-2"):
         fold_job(state, submitted(job, "same"))
@@ -127,6 +127,6 @@ def test_a_replay_from_any_snapshot_gives_the_same_state(facts: list[Event], cut
     assert resumed.core.state == whole.core.state
 
 
-def test_a_job_has_the_digest_that_it_had_in_0_1_whoever_submits_it() -> None:
+def test_the_digest_of_a_job_is_that_of_0_1_for_any_user() -> None:
     assert digest_of(spec()) == DIGEST_OF_0_1
     assert digest_of(msgspec.structs.replace(spec(), user="ada")) == DIGEST_OF_0_1

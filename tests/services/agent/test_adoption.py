@@ -30,7 +30,7 @@ def earlier(*facts: Event) -> list[Event]:
     return [joined("life-0"), *facts]
 
 
-def test_the_node_joins_with_what_was_adopted() -> None:
+def test_the_node_joins_with_its_adopted_workers() -> None:
     bench = Bench(adopted=["p1"], before=earlier(start(), up(), start("p2")))
     [fact] = bench.log
     assert isinstance(fact, NodeJoined)
@@ -69,7 +69,7 @@ def test_a_start_that_was_reported_before_is_not_published_again() -> None:
     assert bench.core.state.workers[P1].state is WorkerState.TRAINING
 
 
-def test_reports_wait_until_what_they_are_about_is_known() -> None:
+def test_a_report_waits_until_its_worker_is_known() -> None:
     """The runner begins to report before the facts beyond the cursor are read."""
     agent = Agent(node(), LIFE, MODES, adopted=(P1,))
     agent.resume(1.5)

@@ -369,7 +369,7 @@ def test_only_so_many_ended_placements_are_remembered() -> None:
     assert len(bench.core.state.ended) == ENDED_REMEMBERED
 
 
-def test_an_order_whose_gang_has_no_part_for_the_node_is_refused() -> None:
+def test_an_order_for_a_gang_without_this_node_is_refused() -> None:
     fact = only(Bench().tell(start(gang=[(node(THERE), 1)])), WorkerStopped)
     assert fact.outcome is Outcome.REFUSED
 
@@ -404,7 +404,7 @@ def test_free_gpus_may_time_their_paths() -> None:
     assert core.handle(AllReducesTimed(7, times), 1.0) == [Reply(7, times)]
 
 
-def test_a_part_in_what_another_node_times_takes_free_gpus_too() -> None:
+def test_joining_another_node_s_timing_takes_free_gpus_too() -> None:
     bench = Bench()
     ring = Ring(members=((node(THERE), 4), (node(), 3)))
     join = JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=2, meeting="there:1")
@@ -429,7 +429,7 @@ def test_gpus_that_are_withheld_time_nothing() -> None:
     assert work.task.gpu_indices == (2, 3)
 
 
-def test_an_agent_measures_for_nobody_else() -> None:
+def test_an_agent_refuses_to_time_paths_that_another_node_leads() -> None:
     [reply] = Bench().core.handle(asked(leader=node(THERE)), 0.0)
     assert isinstance(reply, Reply)
     assert isinstance(reply.message, Refused)

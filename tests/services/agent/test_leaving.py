@@ -22,11 +22,11 @@ def left(bench: Bench) -> list[Event]:
     return bench.perform(bench.core.wake(LEAVES))
 
 
-def test_one_that_stays_has_no_timer() -> None:
+def test_an_agent_without_a_leaving_time_has_no_timer() -> None:
     assert Bench().core.next_wakeup() is None
 
 
-def test_it_says_so_once_and_stops_what_runs() -> None:
+def test_a_leaving_agent_drains_its_node_once_and_stops_its_workers() -> None:
     bench = Bench(until=UNTIL)
     bench.tell(start("p1"))
     bench.tell(start("p2"))
@@ -41,7 +41,7 @@ def test_it_says_so_once_and_stops_what_runs() -> None:
     assert left(bench) == []
 
 
-def test_what_ends_then_has_saved() -> None:
+def test_workers_stopped_by_leaving_have_saved_a_checkpoint() -> None:
     bench = Bench(until=UNTIL)
     bench.tell(start("p1"))
     bench.tell(formed("p1"))

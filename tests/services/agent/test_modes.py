@@ -37,7 +37,7 @@ def test_a_mode_that_the_runner_does_not_run_is_refused_with_its_name() -> None:
     assert bench.core.state.workers == {}
 
 
-def test_what_was_refused_for_its_mode_claims_no_gpus() -> None:
+def test_an_order_refused_for_its_mode_claims_no_gpus() -> None:
     bench = Bench()
     bench.tell(start("p1", gang=[(node(), 4), (node(THERE), 4)], sync=FORKED))
     assert bench.tell(start("p2", gpus=4)) == []
@@ -52,7 +52,7 @@ def test_a_relaxed_gang_is_run_and_shows_the_estimator_nothing() -> None:
     assert bench.sent == []
 
 
-def test_a_gang_of_unlike_shares_shows_what_it_does_as_a_whole() -> None:
+def test_a_gang_of_unlike_shares_sends_one_observation_of_the_whole_gang() -> None:
     bench = Bench()
     bench.tell(start(gang=[(node(), 1), (node(THERE), 1)], sync=Proportional(samples=(40, 24))))
     stretch = Stretch(throughput=64.0, data_s={}, wait_s={HERE: (0.5,), THERE: (0.0,)})
@@ -77,7 +77,7 @@ def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
     assert seen[THERE].throughput == 32.0
 
 
-def test_what_even_the_slowest_waits_counts_as_in_gangs_of_one_type() -> None:
+def test_waiting_that_even_the_slowest_gpu_has_is_not_subtracted() -> None:
     seen = mixed({HERE: (0.5, 0.7), THERE: (0.1,)})
     assert seen[HERE].throughput == pytest.approx(32 / 0.5)
     assert seen[THERE].throughput == 32.0
@@ -88,7 +88,7 @@ def test_waiting_for_another_type_says_nothing_about_loading() -> None:
 
 
 @pytest.mark.parametrize("wait_s", [{}, {HERE: (0.5,)}, {HERE: (0.5,), THERE: ()}])
-def test_unlike_gpus_whose_waiting_is_not_known_teach_nothing(
+def test_a_gang_of_unlike_gpus_without_waiting_times_is_not_observed(
     wait_s: dict[NodeId, tuple[float, ...]],
 ) -> None:
     assert mixed(wait_s) == {}

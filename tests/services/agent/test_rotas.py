@@ -77,7 +77,7 @@ def test_other_turns_are_handed_to_the_runner_once() -> None:
 @pytest.mark.parametrize(
     "gang", [in_turns("p1", gpus=1).gang, in_turns("p1", rota="s").gang, start("p1").gang]
 )
-def test_what_is_no_change_of_turns_changes_nothing(gang: Gang) -> None:
+def test_an_order_that_changes_more_than_turns_is_ignored(gang: Gang) -> None:
     bench, order = Bench(), in_turns("p1")
     bench.tell(order)
     bench.tell(ordered(order, gang))
@@ -85,7 +85,7 @@ def test_what_is_no_change_of_turns_changes_nothing(gang: Gang) -> None:
     assert not any(isinstance(task, TurnWorker) for task in bench.work)
 
 
-def test_who_stops_takes_no_other_turns() -> None:
+def test_a_stopping_worker_ignores_new_turns() -> None:
     bench, order = Bench(), in_turns("p1")
     bench.tell(order)
     bench.tell(stop("p1"))

@@ -140,7 +140,7 @@ def test_a_killed_agent_comes_back_with_an_empty_node() -> None:
     assert stage.beats[-1].workers == ("p2",)
 
 
-def test_what_was_ordered_while_the_agent_was_away_does_not_start() -> None:
+def test_an_order_given_while_the_agent_was_away_does_not_start() -> None:
     async def scene(stage: Stage) -> None:
         stage.live("1")
         await asyncio.sleep(5.0)

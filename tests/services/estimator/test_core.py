@@ -120,7 +120,7 @@ def test_age_weighs_types_by_their_gpus() -> None:
     assert queued.age_s == pytest.approx(6e6 / (100 * 2))
 
 
-def test_what_an_earlier_job_taught_counts_for_the_next_one() -> None:
+def test_evidence_of_an_earlier_job_counts_for_the_next_one() -> None:
     driver = ready()
     driver.store.add([observed(throughput=50.0)] * 3)
     driver.tell(submitted("j2"), profiled("j2"))
@@ -166,7 +166,7 @@ def test_how_far_an_estimate_was_off_is_learnt_step_by_step() -> None:
         assert throughput(driver.ask(asked)) == pytest.approx([expected * before])
 
 
-def test_a_gang_with_a_node_that_nobody_knows_teaches_nothing() -> None:
+def test_a_gang_with_an_unknown_node_teaches_nothing() -> None:
     driver = Driver().tell(joined(), submitted(), profiled(), in_shares(1.0))
     driver.perform(driver.core.wake(1e9))
     fingerprint = observed().fingerprint
@@ -273,7 +273,7 @@ def test_a_completion_that_is_void_changes_nothing() -> None:
     assert throughput(driver.ask(question())) == pytest.approx([100.0])
 
 
-def test_a_restart_teaches_an_empty_store_again_and_queues_nobody_twice() -> None:
+def test_a_restart_fills_an_empty_store_and_queues_no_job_twice() -> None:
     before = ready()
     after = Driver()
     blob = msgspec.msgpack.encode(before.core.state)

@@ -89,7 +89,7 @@ def line(
     return Line(capsys)
 
 
-async def test_accuracy_is_shown_by_what_one_asks_for(live: JetStreamNet, line: Line) -> None:
+async def test_accuracy_is_grouped_by_the_requested_columns(live: JetStreamNet, line: Line) -> None:
     await (await live.client("test")).publish(whole_life())
     async with running(live, live.settings):
         code, out, _ = await line("accuracy", "--by", "model,place", "--json")
@@ -113,7 +113,9 @@ async def test_bandwidths_cannot_be_measured_without_agents(live: JetStreamNet, 
         assert "a0 did not measure: its agent does not answer" in err
 
 
-async def test_what_one_stack_learnt_another_takes_in(live: JetStreamNet, line: Line, tmp_path: Path) -> None:
+async def test_an_exported_store_is_imported_by_another_stack(
+    live: JetStreamNet, line: Line, tmp_path: Path
+) -> None:
     path = str(tmp_path / "store.duckdb")
     store = DuckDbStore(path, half_life_s=1e6)
     store.add([observed(at=float(at)) for at in range(5)])

@@ -20,7 +20,7 @@ EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distribut
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_what_follows_from_the_log_is_the_same(tmp_path: Path, counts: bool) -> None:  # noqa: FBT001
+def test_a_store_remade_from_the_log_is_the_same(tmp_path: Path, counts: bool) -> None:  # noqa: FBT001
     facts = whole_life()
     seen = [observed(f"a{n % 3}", throughput=50.0 + n, at=100.0 * n) for n in range(40)]
     of_two = {"a0": 2, "a1": 2}

@@ -72,7 +72,7 @@ async def first_theory_then_evidence(settings: Settings, offload: Offload = INLI
     return theory, evidence
 
 
-def test_estimates_follow_what_was_observed() -> None:
+def test_estimates_follow_observations() -> None:
     answers = run(lambda: first_theory_then_evidence(Settings()))
     assert answers == pytest.approx((100.0, 40.0))
 
@@ -147,7 +147,7 @@ def test_a_damaged_store_stops_the_service_before_it_starts(tmp_path: Path) -> N
         build(Settings(store=str(path)), ports)
 
 
-async def test_what_is_not_tried_again_is_no_trouble_of_the_store_for_ever() -> None:
+async def test_a_failed_import_is_no_lasting_trouble_of_the_store() -> None:
     """An import for which there was no room: who asked has heard it, and nobody asks again."""
     full = True
 

@@ -149,11 +149,11 @@ def test_a_failed_job_says_why() -> None:
 
 
 @pytest.mark.parametrize("question", [ShowJob(job_id=JobId("x")), ExplainJob(job_id=JobId("x"))])
-def test_a_job_that_nobody_knows_is_refused(question: ShowJob | ExplainJob) -> None:
+def test_an_unknown_job_is_refused(question: ShowJob | ExplainJob) -> None:
     assert World().ask(question) == Refused(reason="job x is not known")
 
 
-def test_a_question_for_somebody_else_is_refused() -> None:
+def test_a_question_for_another_service_is_refused() -> None:
     question = EstimateQuestion(jobs=(), nodes=(), job=b"", start=b"", node=b"", gpus=b"")
     assert World().ask(question) == Refused(reason="the monitor does not answer EstimateQuestion")
 
@@ -361,7 +361,7 @@ def test_a_waiting_job_shows_its_expected_wait_wherever_it_is_listed() -> None:
     assert job(world).expected_wait_s is None
 
 
-def test_without_an_ended_job_nobody_knows_how_long_it_takes() -> None:
+def test_without_an_ended_job_the_expected_wait_is_unknown() -> None:
     assert why(joined(), *in_queue()).expected_wait_s is None
 
 

@@ -89,7 +89,7 @@ def test_a_new_checkpoint_in_between_begins_the_count_again() -> None:
         assert run(world, number, interrupted(number), saved=saved) == []
 
 
-def test_what_was_lost_from_disk_is_progress_when_it_is_done_again() -> None:
+def test_work_repeated_after_a_lost_checkpoint_is_progress() -> None:
     world = a_job()
     run(world, 1, interrupted(1), saved=500.0)
     run(world, 2, interrupted(2), saved=500.0)
@@ -144,7 +144,7 @@ def test_a_job_fails_for_good_when_its_retries_are_used_up() -> None:
     assert [type(fact) for fact in world.tell(failed(2))] == [JobFailed]
 
 
-def test_a_job_that_is_done_before_anybody_said_that_it_started_completes_when_it_has() -> None:
+def test_a_job_done_before_its_start_is_reported_completes_at_the_report() -> None:
     world = World(joined(), *in_queue(), start_ordered(), worker_started())
     assert world.tell(worker_stopped(at=9.0)) == []
     assert [type(fact) for fact in world.tell(started(at=8.0))] == [JobCompleted]

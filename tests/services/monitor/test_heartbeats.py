@@ -35,7 +35,7 @@ def test_each_node_has_a_lease_of_its_own() -> None:
     assert [fact.event_id for fact in world.until(9)] == ["node.lost/node-1/9.0"]
 
 
-def test_heartbeats_of_an_earlier_life_keep_nobody_alive() -> None:
+def test_heartbeats_of_an_earlier_life_keep_no_node_alive() -> None:
     world = World(joined(life="2"))
     world.hear(heartbeat(life="1"), at=5)
     assert len(world.until(LEASE_S)) == 1
@@ -47,7 +47,7 @@ def test_heartbeats_of_a_node_that_never_joined_say_nothing() -> None:
     assert world.monitor.next_wakeup() is None
 
 
-def test_what_a_node_lacks_is_named_until_it_says_otherwise_or_is_lost() -> None:
+def test_the_troubles_of_a_node_are_named_until_they_end_or_it_is_lost() -> None:
     world = World(joined(), joined("node-2"))
     troubled = replace(heartbeat(), troubles=tuple(f"disk {number}" for number in range(9)))
     named = [f"node-1: disk {number}" for number in range(TROUBLES_MAX)]
@@ -61,7 +61,7 @@ def test_what_a_node_lacks_is_named_until_it_says_otherwise_or_is_lost() -> None
     assert world.monitor.troubles() == []
 
 
-def test_of_many_nodes_that_lack_something_the_first_are_named_and_the_others_counted() -> None:
+def test_of_many_nodes_with_troubles_the_first_are_named_and_the_others_counted() -> None:
     nodes = [f"node-{number:04}" for number in range(2_000)]
     world = World(*(joined(node) for node in nodes))
     for node in nodes:

@@ -83,7 +83,7 @@ def test_a_measurement_is_no_training() -> None:
     assert holding.measures
 
 
-def test_a_reader_is_given_what_changed_since_its_revision() -> None:
+def test_a_reader_gets_the_changes_since_its_revision() -> None:
     world = World(*training())
     first = timeline(world)
     assert timeline(world, first.revision).holdings == ()
@@ -128,7 +128,7 @@ def test_a_node_out_of_use_shows_from_when_until_when(begun: Event, over: Event,
 @pytest.mark.parametrize(
     ("fact", "end"), [(lost(at=30), "node-lost"), (joined(at=30, life="2"), "agent-restarted")]
 )
-def test_what_a_node_loses_ends_with_it(fact: Event, end: str) -> None:
+def test_a_holding_ends_when_its_node_is_lost_or_begins_a_new_life(fact: Event, end: str) -> None:
     [holding] = timeline(World(*training(), fact)).holdings
     assert (holding.until, holding.end) == (30, end)
 
@@ -138,7 +138,7 @@ def test_workers_that_outlive_their_agent_go_on() -> None:
     assert holding.until is None
 
 
-def test_what_is_planned_is_shown_until_it_begins() -> None:
+def test_a_planned_placement_is_shown_until_it_starts() -> None:
     world = World(joined(), *in_queue(), plan(placement()))
     assert [each.job_id for each in timeline(world).planned] == [JOB]
     world.tell(start_ordered(), worker_started(), started())
@@ -155,7 +155,7 @@ def test_a_running_job_is_expected_to_end_at_the_speed_that_was_measured() -> No
     assert timeline(world).expected == {"pl-1": 60.0}  # 200 in ten seconds
 
 
-def test_what_is_forgotten_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeline_says_from_when_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.monitor.history.HOLDINGS_KEPT", 10)
     world = World(joined())
     assert timeline(world).complete_from is None
@@ -194,7 +194,7 @@ def test_jobs_that_wait_say_why_the_longest_first() -> None:
     assert (summaries(world, limit=1).total, len(summaries(world, limit=1).jobs)) == (2, 1)
 
 
-def test_a_job_that_others_come_before_names_who_has_the_gpus() -> None:
+def test_an_outweighed_job_names_the_holders_of_the_gpus() -> None:
     out = LeftOut(job_id=JobId(JOB), reason=Waiting.OUTWEIGHED, held_by=(JobId("a"), JobId("b")))
     [waits] = summaries(World(joined(), *in_queue(), plan(left_out=(out,)))).jobs
     assert waits.detail == "a, b have the GPUs"
@@ -221,7 +221,7 @@ def test_progress_is_a_share() -> None:
 # ---- runs
 
 
-def test_runs_show_what_was_estimated_beside_what_was_measured() -> None:
+def test_runs_show_estimated_and_measured_throughput() -> None:
     world = World(
         *training(at=10.0),
         worker_stopped(at=60, outcome=Outcome.CHECKPOINTED),
@@ -244,7 +244,7 @@ def test_an_ended_job_still_shows_where_it_ran() -> None:
     assert (run.ended_at, run.measured_throughput) == (110, 10.0)
 
 
-def test_the_time_after_the_last_checkpoint_is_no_part_of_what_a_broken_run_measures() -> None:
+def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoint() -> None:
     world = World(
         *training(at=10.0),
         checkpointed(at=50.0, samples_done=400.0),
@@ -269,7 +269,7 @@ def plans(world: World) -> Sequence[str]:
     return [each.plan.plan_id for each in asked(world, ListPlans(limit=50), PlanPage).plans]
 
 
-def test_the_last_plans_come_newest_first_with_what_they_left_out() -> None:
+def test_the_last_plans_come_newest_first_with_the_jobs_they_left_out() -> None:
     out = (left_out("a"), left_out("b"), left_out("c", Waiting.NO_CONFIGURATION))
     world = World(plan(plan_id="one"), plan(plan_id="two", left_out=out))
     newest, _ = asked(world, ListPlans(), PlanPage).plans
@@ -286,5 +286,5 @@ def test_plans_of_an_older_leader_and_old_plans_are_not_shown() -> None:
     assert isinstance(world.ask(ShowPlan(plan_id=PlanId("p-0"))), Refused)
 
 
-def test_a_job_that_nobody_knows_has_no_runs() -> None:
+def test_the_runs_of_an_unknown_job_are_refused() -> None:
     assert World().ask(ListRuns(job_id=JobId("x"))) == Refused(reason="job x is not known")

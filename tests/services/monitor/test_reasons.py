@@ -69,7 +69,7 @@ def test_a_job_left_out_knows_its_place_and_its_standing() -> None:
     assert (view.plan.plan_id, view.plan.measures) == ("plan-1", MEASURES)
 
 
-def test_holders_come_with_their_gpus_and_what_put_them_first() -> None:
+def test_holders_come_with_their_gpus_and_their_standing() -> None:
     [holder] = explained(*held()).holders
     assert (holder.job_id, holder.gpus, holder.started_at, holder.standing) == (HOLDER, 2, 20.0, THEIRS)
     assert holder.submitted_at == 1.0
@@ -123,7 +123,7 @@ def test_a_running_job_names_the_plan_that_placed_it_and_not_the_newest() -> Non
     assert view.estimated_throughput == 10.0
 
 
-def test_a_starting_job_says_who_is_still_stopping_where_it_goes() -> None:
+def test_a_starting_job_names_the_jobs_still_stopping_on_its_nodes() -> None:
     facts = [
         joined(gpus=4),
         *in_queue(HOLDER),
@@ -151,14 +151,14 @@ def stopped(cause: Cause | None, reason: PreemptReason = PreemptReason.PLAN) -> 
     )
 
 
-def test_a_preempted_job_says_where_it_ran_and_for_whom_it_was_stopped() -> None:
+def test_a_preempted_job_says_where_it_ran_and_which_job_took_its_gpus() -> None:
     moved = explained(*held(), stopped(CAUSE), job_id=HOLDER).last_preemption
     assert moved is not None
     assert (moved.started_at, moved.at, moved.samples_done, moved.cause) == (20.0, 70.0, 300.0, CAUSE)
     assert moved.gang.configuration == config(node_1=2)
 
 
-def test_a_job_shows_its_moves_to_whoever_asks_for_it_alone() -> None:
+def test_the_moves_of_a_job_are_shown_only_when_it_is_asked_for_alone() -> None:
     world = World(*held(), stopped(None, PreemptReason.NODE_LOST))
     view = world.ask(ShowJob(job_id=JobId(HOLDER)))
     assert isinstance(view, JobView)

@@ -118,7 +118,7 @@ def test_the_status_tells_how_fast_the_clock_runs() -> None:
     assert reply.message.speed == 60.0
 
 
-def test_a_restarted_monitor_knows_what_it_knew() -> None:
+def test_a_restarted_monitor_has_its_earlier_state() -> None:
     async def story() -> None:
         bus = MemoryBus(LoopClock())
         async with living(bus) as first:

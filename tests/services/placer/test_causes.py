@@ -27,7 +27,7 @@ def running() -> Bench:
     return bench
 
 
-def test_a_preempted_job_says_for_whom_and_what_that_was_worth() -> None:
+def test_a_preemption_names_the_jobs_it_serves_with_their_standings() -> None:
     bench = running()
     mine, theirs = Standing(priority=0.5, gain=1.5), Standing(priority=2.0, gain=4.0)
     bench.plan(place("p2", OTHER, a=3), standings={JOB: mine, OTHER: theirs})
@@ -47,7 +47,7 @@ def test_a_job_that_gets_another_place_was_moved() -> None:
     assert (cause.moved, cause.to, cause.standing) == (True, (), Standing(gain=2.0, stay=1.0))
 
 
-def test_whoever_is_placed_elsewhere_is_not_named() -> None:
+def test_a_preemption_does_not_name_jobs_placed_on_other_nodes() -> None:
     bench = running()
     bench.plan(place("p2", OTHER, b=4))
     cause = cause_of_its_end(bench)
@@ -90,7 +90,7 @@ def test_a_lost_node_is_named() -> None:
     assert cause == Cause(node=A)
 
 
-def test_a_placement_that_never_started_says_who_took_its_place() -> None:
+def test_a_refused_placement_names_the_job_that_took_its_place() -> None:
     bench = running()
     bench.plan(OLD, place("p2", OTHER, b=2))
     bench.stop(place("p2", OTHER, b=2), B, Outcome.REFUSED)

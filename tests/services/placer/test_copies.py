@@ -137,7 +137,7 @@ def test_a_plan_that_wants_the_gpus_for_others_preempts_the_copies() -> None:
     assert (preempted.reason, preempted.samples_done) == (PreemptReason.PLAN, 1.5e5)
 
 
-def test_a_lost_node_takes_its_copy_and_what_that_had_not_saved() -> None:
+def test_a_lost_node_loses_its_copy_and_that_copy_s_unsaved_work() -> None:
     """The third case of HadarE: at 1600 and 1300, the third lost after its checkpoint at 1100."""
     bench, placement = stage(), forked("p1", a=0.5, b=0.2, c=0.3)
     bench.start(placement)
@@ -148,7 +148,7 @@ def test_a_lost_node_takes_its_copy_and_what_that_had_not_saved() -> None:
     assert (preempted.reason, preempted.samples_done) == (PreemptReason.MERGE, 1000.0)
 
 
-def test_what_a_lost_copy_saved_counts_once_its_node_is_back() -> None:
+def test_the_checkpoint_of_a_lost_copy_counts_once_its_node_is_back() -> None:
     bench, placement = stage(), forked("p1", a=0.5, b=0.5)
     bench.start(placement)
     bench.tell(NodeLost(at=45.0, node_id=B))
@@ -224,7 +224,7 @@ def test_a_node_that_joins_takes_part_from_the_next_round() -> None:
     assert set(orders(gone(bench, first, A, Outcome.CHECKPOINTED, 320.0))) == {A, B}
 
 
-def test_copies_of_a_cancelled_job_stop_and_nothing_is_said_of_them() -> None:
+def test_copies_of_a_cancelled_job_stop_without_further_facts() -> None:
     bench, placement = stage(), forked("p1", a=0.5, b=0.5)
     bench.start(placement)
     assert kinds(bench.tell(JobCancelled(at=45.0, job_id=JOB))) == [StopOrdered, StopOrdered]

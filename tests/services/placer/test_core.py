@@ -104,7 +104,7 @@ def test_a_plan_of_an_older_leader_is_refused() -> None:
     assert refused.reason == "its plan is by an older leader of the planner"
 
 
-def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
+def test_a_plan_of_an_older_leader_leaves_running_jobs_alone() -> None:
     bench = Bench()
     running = place("p1", a=4)
     bench.start(running)
@@ -122,7 +122,7 @@ def test_a_plan_of_an_older_leader_leaves_alone_what_runs() -> None:
         (place("p1", a=5), "node a has fewer than 5 GPUs that no other placement has or waits for"),
     ],
 )
-def test_what_does_not_hold_is_refused_with_the_reason(placement: Placement, reason: str) -> None:
+def test_an_impossible_placement_is_refused_with_the_reason(placement: Placement, reason: str) -> None:
     assert only(PlacementRefused, Bench().plan(placement)).reason == reason
 
 
@@ -133,7 +133,7 @@ def test_a_fragment_plan_that_would_double_own_gpus_is_refused() -> None:
     assert kinds(facts) == [PlacementRefused]
 
 
-def test_a_job_that_came_to_its_end_is_placed_no_more_though_nobody_has_said_so() -> None:
+def test_a_job_whose_last_worker_completed_is_not_placed_again() -> None:
     bench = Bench()
     bench.start(place("p1", a=4))
     bench.stop(place("p1", a=4), A, Outcome.COMPLETED, samples=1e6)
@@ -190,7 +190,7 @@ def test_an_agent_that_begins_a_new_life_has_lost_its_workers() -> None:
     assert only(JobPreempted, facts).reason is PreemptReason.AGENT_RESTARTED
 
 
-def test_a_worker_nobody_wants_is_stopped_and_its_gpus_stay_taken_until_it_is_gone() -> None:
+def test_a_worker_without_a_placement_is_stopped_and_holds_its_gpus_until_then() -> None:
     bench = Bench(nodes=(A,))
     ghost, new = place("ghost", a=4), place("p1", OTHER, a=4)
     assert kinds(bench.tell(worker_started(ghost, A, 4))) == [StopOrdered]
@@ -198,7 +198,7 @@ def test_a_worker_nobody_wants_is_stopped_and_its_gpus_stay_taken_until_it_is_go
     assert kinds(bench.stop(ghost, A, Outcome.CHECKPOINTED)) == [StartOrdered]
 
 
-def test_gpus_of_a_worker_nobody_wants_are_free_once_its_node_joins_without_it() -> None:
+def test_gpus_of_a_worker_without_a_placement_are_free_once_its_node_joins_without_it() -> None:
     bench = Bench(nodes=(A,))
     bench.tell(worker_started(place("ghost", a=4), A, 4))
     bench.plan(place("p1", OTHER, a=4))
@@ -206,7 +206,7 @@ def test_gpus_of_a_worker_nobody_wants_are_free_once_its_node_joins_without_it()
     assert only(StartOrdered, facts).placement_id == "p1"
 
 
-def test_who_waits_for_a_gpu_that_is_withheld_starts_once_it_is_not() -> None:
+def test_a_job_that_waits_for_a_withheld_gpu_starts_once_it_is_released() -> None:
     bench = Bench(nodes=(A,))
     old, new = place("p1", a=4), place("p2", OTHER, a=4)
     bench.start(old)

@@ -34,7 +34,7 @@ def test_a_gang_that_has_to_meet_is_formed_on_every_node() -> None:
 
 
 @pytest.mark.parametrize("restored", [200.0, 800.0])
-def test_what_is_on_disk_counts_and_not_what_was_believed(restored: float) -> None:
+def test_the_restored_samples_count_and_not_the_ordered_ones(restored: float) -> None:
     bench = Bench()
     first, second = place("p1", a=4), place("p2", b=4)
     bench.start(first)
@@ -86,7 +86,7 @@ def test_a_job_with_retries_fails_back_into_the_queue_until_they_are_used_up() -
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.COMPLETED])
-def test_what_comes_after_a_refusal_is_no_end_of_the_job(outcome: Outcome) -> None:
+def test_the_end_of_a_refused_placement_s_worker_does_not_end_the_job(outcome: Outcome) -> None:
     """Its gang was not up in time; the monitor heeds no worker of it any more."""
     bench = Bench()
     late = place("p1", a=4)

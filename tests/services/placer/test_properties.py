@@ -159,7 +159,7 @@ def test_placements_are_found_by_phase(steps: list[tuple[object, ...]]) -> None:
 
 
 @given(STEPS)
-def test_nothing_is_left_to_do_about_any_placement_after_a_fact(steps: list[tuple[object, ...]]) -> None:
+def test_every_placement_is_up_to_date_after_each_fact(steps: list[tuple[object, ...]]) -> None:
     cluster = Cluster()
     state = cluster.bench.core.state
     for step in steps:

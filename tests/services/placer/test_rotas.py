@@ -82,7 +82,7 @@ def test_jobs_of_a_rota_start_on_the_same_gpus() -> None:
     assert [fact.gang for fact in started] == [ONE.gang, TWO.gang]
 
 
-def test_others_get_what_the_rota_leaves() -> None:
+def test_other_jobs_get_the_gpus_outside_the_rota() -> None:
     bench = bench_of_turns()
     facts = bench.plan(ONE, TWO, place("p3", THIRD, a=2))
     assert (StartOrdered, "p3") in seen(facts)
@@ -96,7 +96,7 @@ def test_others_get_what_the_rota_leaves() -> None:
     ]
 
 
-def test_who_would_take_turns_waits_for_a_measurement_until_it_is_given_back() -> None:
+def test_a_job_joins_a_rota_only_once_a_pending_measurement_is_given_back() -> None:
     bench = bench_of_turns()
     old, new = place("p0", OTHER, b=4), in_turns("p2", OTHER, at=1, a=4)
     for each in (in_turns("p1", a=4), old):
@@ -134,7 +134,7 @@ def test_turns_that_change_before_the_start_are_in_its_order() -> None:
     assert [fact.gang for fact in orders] == [changed.gang] * 2
 
 
-def test_what_ends_one_job_leaves_the_others() -> None:
+def test_a_failure_of_one_job_in_a_rota_leaves_the_others() -> None:
     bench = bench_of_turns()
     for each in (ONE, TWO):
         bench.start(each)

@@ -102,7 +102,7 @@ def test_it_is_no_attempt_on_the_type() -> None:
     assert len(there.all(JobRejected)) == 1
 
 
-def test_what_is_known_after_a_restart_is_the_same() -> None:
+def test_missing_programs_are_still_known_after_a_restart() -> None:
     there = driver("a0", "a1")
     lacks(there, *runs(there))
     again = Driver(at_once=True)

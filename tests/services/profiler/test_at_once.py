@@ -73,7 +73,7 @@ def test_a_gpu_that_is_in_use_or_promised_is_not_taken() -> None:
     assert [run.job_id for run in there.next_round()] == ["j1"]
 
 
-def test_gpus_that_come_free_are_used_after_what_was_planned_there_could_start() -> None:
+def test_freed_gpus_are_used_only_after_planned_jobs_could_start() -> None:
     there = driver().tell(joined("a0", gpus=1), started("a0", "p1"), submitted("j1"))
     done = stopped(RUN)
     there.tell(done)
@@ -94,7 +94,7 @@ def test_a_node_that_comes_is_used_at_once() -> None:
     assert added(there) == [[("j1", "A")]]
 
 
-def test_one_that_failed_within_the_round_waits_for_the_next_one() -> None:
+def test_a_measurement_that_failed_is_made_again_in_the_next_round() -> None:
     there = driver().tell(joined(), submitted())
     [run] = there.all(ProfilingAdded)[0].runs
     there.tell(failed(run, final=False), stopped(run)).until(ROUND_S - 1)

@@ -52,7 +52,7 @@ def test_every_round_is_opened_even_with_nothing_to_measure() -> None:
     assert [opened.round for opened in driver.all(ProfilingPlanned)] == [0, 1, 2, 3]
 
 
-def test_rounds_nobody_was_there_for_are_left_out() -> None:
+def test_rounds_missed_while_the_service_was_down_are_skipped() -> None:
     driver = Driver().until(0.0)
     driver.perform(driver.core.wake(5 * ROUND_S + 1))
     assert [opened.round for opened in driver.all(ProfilingPlanned)] == [0, 5]
@@ -90,7 +90,7 @@ def test_in_which_modes_a_script_trains_is_found_once_for_all_jobs_of_its_worklo
     ]
 
 
-def test_of_modes_that_an_agent_names_those_count_that_there_are_and_lockstep_always() -> None:
+def test_unknown_modes_of_an_agent_are_dropped_and_lockstep_is_added() -> None:
     """Else no policy would ever plan the job, nor any other of its workload."""
     driver = Driver().tell(joined(), submitted())
     [run] = driver.next_round()
@@ -133,7 +133,7 @@ def test_where_every_job_is_measured_one_that_fails_bars_no_other() -> None:
     assert [run.gpu_type for run in driver.next_round()] == ["A", "B"]
 
 
-def test_of_a_partly_known_workload_only_the_missing_types_are_measured() -> None:
+def test_only_the_missing_types_of_a_partly_known_workload_are_measured() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1", gpu_types=["A"]))
     driver.tell(*(measured(run) for run in driver.next_round()))
     driver.tell(submitted("j2"))
@@ -160,7 +160,7 @@ def test_a_type_on_which_the_job_fails_for_good_is_out() -> None:
     assert profiled.unusable == {"A": "out of memory"}
 
 
-def test_what_does_not_fit_a_type_is_not_tried_there_again() -> None:
+def test_a_workload_that_failed_on_a_type_is_not_measured_there_again() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
     first, second = driver.next_round()
     driver.tell(failed(first), measured(second), submitted("j2"))
@@ -252,7 +252,7 @@ def test_a_lost_node_ends_its_runs_without_counting_them() -> None:
     assert [again.node_id for again in driver.next_round()] == ["a1"]
 
 
-def test_a_run_whose_agent_restarted_is_made_again() -> None:
+def test_a_run_is_made_again_after_its_agent_restarted() -> None:
     driver = Driver(attempts=1).tell(joined("a0"), submitted())
     [run] = driver.next_round()
     driver.tell(started("a0", run.placement_id), joined("a0", life="2"))
@@ -311,7 +311,7 @@ def test_a_type_a_job_names_is_waited_for_and_then_left_out() -> None:
     assert profiled.unusable == {"B": "no node of this type can take a measurement"}
 
 
-def test_a_type_nobody_named_is_not_waited_for() -> None:
+def test_a_type_that_the_job_does_not_name_is_not_waited_for() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), lost("b0"), submitted())
     driver.tell(*(measured(run) for run in driver.next_round()))
     assert list(driver.all(JobProfiled)[0].modules) == ["A"]
@@ -347,7 +347,7 @@ def test_a_fit_that_fails_falls_back_to_one_component() -> None:
     assert len(verdict.event.modules["A"].data) == 1  # type: ignore[index]
 
 
-def test_a_replay_after_a_restart_finishes_what_was_begun() -> None:
+def test_a_replay_after_a_restart_finishes_open_measurements() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
     first, second = driver.next_round()
     driver.tell(measured(first))
@@ -383,7 +383,7 @@ def test_a_failure_seen_only_in_the_replay_is_published_at_resume() -> None:
 # ---- somebody else's loading times
 
 
-def test_loading_times_are_fitted_for_whoever_asks() -> None:
+def test_loading_times_are_fitted_on_request() -> None:
     core, times = (
         Profiler(round_s=ROUND_S, timeout_s=600, attempts=3),
         (0.1, 0.11, 0.1, 0.09) * 8 + (2.0,) * 8,
@@ -397,7 +397,7 @@ def test_loading_times_are_fitted_for_whoever_asks() -> None:
     assert [mode.probability for mode in reply.message.data] == [0.8, 0.2]
 
 
-def test_times_that_are_none_are_refused() -> None:
+def test_invalid_loading_times_are_refused() -> None:
     core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
     for times in ((), (-1.0,), (float("nan"),)):
         [reply] = core.handle(Asked(3, FitLoading(data_s=times)), 0.0)

@@ -128,7 +128,7 @@ def test_times_beyond_all_measure_are_one_component() -> None:
 
 
 @pytest.mark.parametrize("count", [8, 30, 200])
-def test_one_component_has_the_criterion_that_a_fit_of_one_has(count: int) -> None:
+def test_the_bic_of_one_component_is_that_of_a_fitted_normal(count: int) -> None:
     x = standardised(np.random.default_rng(count).normal(0.05, 0.004, count).tolist())
     likelihood = -0.5 * (np.log(2 * np.pi * x.var()) + (x - x.mean()) ** 2 / x.var()).sum()
     assert bic_of_one(count) == pytest.approx(2 * np.log(count) - 2 * likelihood)

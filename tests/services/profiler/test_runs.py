@@ -28,7 +28,7 @@ def test_jobs_are_measured_in_the_order_of_their_submission() -> None:
     assert [run.job_id for run in driver.next_round()] == ["j3", "j1"]
 
 
-def test_what_found_no_gpu_waits_for_the_next_round() -> None:
+def test_a_measurement_without_a_gpu_waits_for_the_next_round() -> None:
     driver = Driver().tell(joined(gpus=1), submitted("j1", model="m1"), submitted("j2", model="m2"))
     [first] = driver.next_round()
     driver.tell(measured(first))

@@ -116,7 +116,7 @@ async def test_a_wrong_field_is_named_and_nothing_stored(job: dict[str, Any], fi
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e999"])
-async def test_a_number_that_is_none_is_named(number: bytes) -> None:
+async def test_a_number_that_is_not_finite_is_refused_by_field(number: bytes) -> None:
     async with serving() as api:
         data = msgspec.json.encode(job_body(samples=777.0)).replace(b"777.0", number)
         how = {"Content-Type": "application/json"}
@@ -125,7 +125,7 @@ async def test_a_number_that_is_none_is_named(number: bytes) -> None:
 
 
 @pytest.mark.parametrize("number", [b".nan", b".inf", b"-5"])
-async def test_a_number_that_is_none_is_named_in_yaml(number: bytes) -> None:
+async def test_a_number_in_yaml_that_is_negative_or_not_finite_is_refused_by_field(number: bytes) -> None:
     async with serving() as api:
         how = {"Content-Type": "application/yaml"}
         data = YAML.replace(b"5000", number)
@@ -193,7 +193,7 @@ async def test_a_job_is_shown_as_the_monitor_sees_it() -> None:
         assert api.asked == [ShowJob(job_id=JobId("train-1"))]
 
 
-async def test_why_a_job_waits_is_the_monitors_to_say() -> None:
+async def test_the_monitor_explains_why_a_job_waits() -> None:
     async with serving() as api:
         api.views[ExplainJob] = WhyView(job_id=JobId("a-1"), state="queued", reason="outweighed", detail="")
         assert (await api.body("GET", "/v1/jobs/a-1/why"))["reason"] == "outweighed"
@@ -209,7 +209,7 @@ async def test_why_a_job_waits_is_the_monitors_to_say() -> None:
         ("DELETE", "/v1/nodes/nowhere/drain"),
     ],
 )
-async def test_what_nobody_knows_is_not_found(method: str, path: str) -> None:
+async def test_unknown_jobs_and_nodes_are_not_found(method: str, path: str) -> None:
     async with serving() as api:
         await refused(api, method, path, 404)
 
@@ -358,7 +358,7 @@ async def test_options_of_a_policy_are_judged_by_the_planner() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hops+", "hops+=1", "hops nonsense", "+", "", "h" * 500, "hops+a=1+a=2"])
-async def test_what_is_not_written_as_a_policy_is_nobody_asked_about(policy: str) -> None:
+async def test_a_malformed_policy_name_is_refused_without_asking_the_planner(policy: str) -> None:
     async with serving() as api:
         assert (await refused(api, "PUT", "/v1/policy", 422, {"policy": policy})).field == "$.policy"
 

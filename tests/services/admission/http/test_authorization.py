@@ -86,12 +86,12 @@ async def test_an_operation_is_for_its_role_and_those_above(operation: Operation
                 assert len(api.driver.published) == before, role
 
 
-def test_what_changes_something_is_not_for_viewers() -> None:
+def test_viewers_may_change_nothing() -> None:
     changing = {each.name for each in OPERATIONS if each.method != "GET"}
     assert changing == {each.name for each in OPERATIONS if each.role is not Role.VIEWER}
 
 
-async def test_a_submitters_jobs_are_its_own_and_nobody_elses(tmp_path: Path) -> None:
+async def test_a_submitter_controls_only_its_own_jobs(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         ada, bob = (shown(tokens.make(Role.SUBMITTER, user)) for user in ("ada", "bob"))
         body, _ = await api.call("POST", "/v1/jobs", 201, json=job_body(), headers=ada)
@@ -105,7 +105,7 @@ async def test_a_submitters_jobs_are_its_own_and_nobody_elses(tmp_path: Path) ->
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=ada)
 
 
-async def test_an_operator_submits_for_others_and_cancels_what_is_theirs(tmp_path: Path) -> None:
+async def test_an_operator_submits_and_cancels_jobs_of_other_users(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         operator = shown(tokens.make(Role.OPERATOR, "olga"))
         body, _ = await api.call("POST", "/v1/jobs", 201, json=job_body(user="bob"), headers=operator)
@@ -134,7 +134,7 @@ async def test_a_token_of_a_project_cancels_its_jobs_alone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["stored", "in flight"])
-def test_the_keys_of_one_user_are_nothing_to_another(*, held: bool) -> None:
+def test_idempotency_keys_are_per_user(*, held: bool) -> None:
     """Whoever guessed a key learnt of the job of another, and could not submit its own."""
     ada, later, bob = (
         Identity(role=Role.SUBMITTER, user=user, token_id=token)
@@ -191,7 +191,7 @@ async def test_the_scheme_of_a_token_may_be_written_in_any_case(tmp_path: Path) 
             await api.call("GET", "/v1/policy", headers={"Authorization": f"{scheme} {token}"})
 
 
-async def test_of_two_tokens_none_counts(tmp_path: Path) -> None:
+async def test_a_request_with_two_tokens_is_refused(tmp_path: Path) -> None:
     """A proxy in front may have judged by the other."""
     async with guarded(tmp_path) as (api, tokens):
         own = f"Bearer {tokens.make(Role.VIEWER)}"
@@ -201,7 +201,7 @@ async def test_of_two_tokens_none_counts(tmp_path: Path) -> None:
                 assert answer.status == 401
 
 
-async def test_who_is_refused_is_in_the_log_without_what_was_shown(tmp_path: Path) -> None:
+async def test_a_refused_call_is_logged_without_the_token(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         tokens.make(Role.VIEWER)
         with capture_logs() as logs:
@@ -213,7 +213,7 @@ async def test_who_is_refused_is_in_the_log_without_what_was_shown(tmp_path: Pat
     assert "guess" not in str(logs)
 
 
-async def test_every_change_says_in_the_log_of_facts_who_made_it(tmp_path: Path) -> None:
+async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         token = tokens.make(Role.OPERATOR, "olga")
         olga, by = shown(token), f"olga/{token.split('_')[1]}"
@@ -228,7 +228,7 @@ async def test_every_change_says_in_the_log_of_facts_who_made_it(tmp_path: Path)
         assert {getattr(fact, "by", None) for fact in made} == {by}
 
 
-async def test_whose_a_token_is_can_be_asked(tmp_path: Path) -> None:
+async def test_a_caller_can_ask_for_its_own_identity(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         token = tokens.make(Role.SUBMITTER, "ada", project="vision")
         body, _ = await api.call("GET", "/v1/me", headers=shown(token))
@@ -239,7 +239,7 @@ async def test_whose_a_token_is_can_be_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("headers", "says"), [({}, "a token is needed"), (shown("hop_1_2"), "this token is not valid here")]
 )
-async def test_a_wrong_token_gets_another_answer_than_none(
+async def test_a_missing_and_a_wrong_token_get_different_answers(
     headers: dict[str, str], says: str, tmp_path: Path
 ) -> None:
     async with guarded(tmp_path) as (api, tokens):
@@ -248,7 +248,7 @@ async def test_a_wrong_token_gets_another_answer_than_none(
             assert msgspec.json.decode(await response.read(), type=Problem).detail.startswith(says)
 
 
-async def test_where_nobody_has_a_token_it_is_said_how_to_make_one(tmp_path: Path) -> None:
+async def test_with_no_tokens_at_all_the_refusal_says_how_to_create_one(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, _):
         problem, _ = await api.call("GET", "/v1/policy", 401, headers=shown("x"))
         assert "hopyard token create" in problem["detail"]
@@ -265,7 +265,7 @@ async def test_a_file_that_others_can_read_holds_no_token(tmp_path: Path) -> Non
         await api.call("GET", "/v1/policy", 200, headers=shown(token))
 
 
-async def test_who_guesses_has_to_wait_and_others_have_not(tmp_path: Path) -> None:
+async def test_repeated_wrong_tokens_are_rate_limited_and_valid_ones_are_not(tmp_path: Path) -> None:
     async with guarded(tmp_path) as (api, tokens):
         token = tokens.make(Role.VIEWER)
         for _ in range(FAILURES_MAX):
@@ -317,7 +317,7 @@ def test_an_api_with_both_or_of_this_machine_is_served(settings: dict[str, objec
     check_exposure(msgspec.convert(settings, Settings))
 
 
-def test_a_job_that_is_on_its_way_is_its_submitters_too() -> None:
+def test_a_submitter_controls_its_job_while_it_is_in_flight() -> None:
     driver = Driver()
     driver.held = True
     ada, bob = (Identity(role=Role.SUBMITTER, user=user) for user in ("ada", "bob"))
@@ -328,7 +328,7 @@ def test_a_job_that_is_on_its_way_is_its_submitters_too() -> None:
     assert refused.status == 403
 
 
-def test_a_restored_core_knows_whose_jobs_are() -> None:
+def test_a_restored_core_knows_the_users_of_its_jobs() -> None:
     ada = Identity(role=Role.SUBMITTER, user="ada")
     driver = Driver()
     driver.ask(Submit(job=job_file(), key="k", caller=ada))

@@ -75,7 +75,7 @@ async def test_a_newest_fact_that_cannot_be_read_does_not_hold_the_answer() -> N
         assert len(await lines(api)) == len(FACTS)
 
 
-async def test_followers_get_what_was_and_what_comes() -> None:
+async def test_followers_get_stored_and_new_facts() -> None:
     async with serving() as api:
         await api.bus.publish([submitted("a-1")])
         async with api.client.get("/v1/events?follow=true") as response:
@@ -120,7 +120,7 @@ async def test_the_newest_facts_alone(query: str, seqs: list[int]) -> None:
         assert [each["seq"] - len(FACTS) - 1 for each in listed] == seqs
 
 
-async def test_a_follower_of_the_newest_gets_them_and_then_what_comes() -> None:
+async def test_a_follower_of_the_newest_facts_gets_those_and_then_new_ones() -> None:
     async with serving() as api:
         await api.bus.publish([submitted("a-1"), submitted("a-2")])
         async with api.client.get("/v1/events?follow=true&newest=1") as response:

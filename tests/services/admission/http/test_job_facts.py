@@ -66,7 +66,7 @@ def life(checkpoints: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("query", ["", "&newest=3", "&newest=100", "&limit=2", "&after=150", "&since=12"])
-async def test_what_is_fetched_is_what_a_search_finds(query: str) -> None:
+async def test_facts_fetched_by_place_are_those_that_a_search_finds(query: str) -> None:
     async with with_a_monitor() as api:
         await known(api, joined(), *others(0, 40), *life(5), *others(40, 40), completed(JOB, at=50.0))
         fetched = await lines(api, f"job={JOB}{query}")
@@ -86,7 +86,7 @@ async def test_no_other_job_s_facts_are_read() -> None:
         assert api.bus.counts.facts_read - before == len(life(5))
 
 
-async def test_of_a_job_with_many_facts_the_newest_are_fetched_and_all_are_found() -> None:
+async def test_the_newest_facts_of_a_long_job_are_fetched_and_the_rest_is_searched() -> None:
     count = 2 * FACTS_KEPT
     async with with_a_monitor() as api:
         await known(api, joined(), *life(count))
@@ -98,7 +98,7 @@ async def test_of_a_job_with_many_facts_the_newest_are_fetched_and_all_are_found
         assert len(await lines(api, f"job={JOB}&newest={count}")) == count
 
 
-async def test_what_the_monitor_has_not_seen_yet_is_there_too() -> None:
+async def test_facts_that_the_monitor_has_not_read_yet_are_included() -> None:
     async with serving(monitored=False) as api:
         await api.bus.publish([joined(), *life(5)])
         last = await api.bus.last_seq()

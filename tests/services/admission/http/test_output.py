@@ -73,7 +73,7 @@ async def test_the_newest_lines_are_those_of_the_whole_job() -> None:
         assert await lines(api, "?newest=0") == []
 
 
-async def test_one_rank_alone() -> None:
+async def test_output_can_be_limited_to_one_rank() -> None:
     async with job_on(Agent("a", r0=[(1.0, "zero")], r1=[(1.0, "one")])) as api:
         assert [line["text"] for line in await lines(api, "?rank=1")] == ["one"]
 
@@ -121,7 +121,7 @@ async def test_a_follower_sees_the_nodes_to_which_the_job_moves(monkeypatch: pyt
             assert msgspec.json.decode(await response.content.readline())["text"] == "there"
 
 
-async def test_what_was_dropped_is_said() -> None:
+async def test_dropped_lines_are_reported() -> None:
     class Late(Agent):
         def _rank(self, rank: int, question: ReadOutput) -> RankOutput:
             return msgspec.structs.replace(super()._rank(rank, question), lost=True)
@@ -144,7 +144,7 @@ async def test_a_wrong_question_about_output_is_refused(query: str) -> None:
         await api.call("GET", f"/v1/jobs/job-1/output?{query}", 422)
 
 
-async def test_a_refusal_in_the_midst_of_what_is_followed_ends_it_and_is_no_second_answer(
+async def test_a_refusal_while_following_ends_the_stream_without_a_second_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A second status line stood in the body."""

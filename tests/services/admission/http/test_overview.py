@@ -48,7 +48,7 @@ async def test_the_monitor_is_asked_and_its_answer_shown(
 
 
 @pytest.mark.parametrize("path", ["/v1/jobs/nobody-1/runs", "/v1/plans/none"])
-async def test_what_the_monitor_does_not_know_is_not_found(path: str) -> None:
+async def test_questions_that_the_monitor_refuses_are_not_found(path: str) -> None:
     async with serving() as api:
         body, _ = await api.call("GET", path, 404)
         assert body["detail"] == "not known"
@@ -83,7 +83,7 @@ async def test_events_can_begin_with_the_newest(query: str, first: int | None) -
         assert tags == ([] if first is None else [fact.tag() for fact in facts[first:]])
 
 
-async def test_who_follows_from_now_on_is_given_what_comes() -> None:
+async def test_a_follower_from_now_on_gets_only_new_facts() -> None:
     async with serving() as api:
         await api.bus.publish(job_facts("train-1"))
         async with api.client.get("/v1/events?follow=true&newest=0") as response:

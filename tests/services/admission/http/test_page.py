@@ -39,7 +39,7 @@ async def test_all_that_the_page_refers_to_is_served_beside_it() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js", "/page/uplot.min.js", "/page/icon.svg"])
-async def test_nothing_may_run_but_what_is_served_here(path: str) -> None:
+async def test_the_page_runs_only_scripts_from_its_own_origin(path: str) -> None:
     async with serving() as api:
         _, headers = await read(api, path)
         policy = headers["Content-Security-Policy"]

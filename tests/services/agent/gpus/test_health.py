@@ -11,11 +11,11 @@ def who(pid: int) -> str:
     return " (python3 of ann)" if pid == 7 else ""
 
 
-def test_a_gpu_that_nobody_uses_is_not_busy() -> None:
+def test_a_gpu_without_processes_is_not_busy() -> None:
     assert busy([GpuReading(), GpuReading(memory_used=2**30, utilisation=10)], who) == {}
 
 
-def test_who_uses_a_gpu_is_named() -> None:
+def test_the_processes_that_use_a_gpu_are_named() -> None:
     found = busy([GpuReading(processes=(9, 7)), GpuReading(processes=tuple(range(10, 15)))], who)
     assert found == {
         0: "in use by process 7 (python3 of ann), process 9",
@@ -46,12 +46,12 @@ def test_fatal_errors_break_their_gpu() -> None:
     assert broken([], [Xid(uuid="GPU-b", code=79)], UUIDS) == {1: "has fallen off the bus (Xid 79)"}
 
 
-def test_a_fatal_error_of_a_gpu_that_cannot_be_named_may_be_anybodys() -> None:
+def test_a_fatal_error_without_a_gpu_id_breaks_all_gpus() -> None:
     assert list(broken([], [Xid(uuid="", code=79)], UUIDS)) == [0, 1]
     assert broken([], [Xid(uuid="GPU-of-another-node", code=79)], UUIDS) == {}
 
 
-def test_what_only_a_reset_mends_breaks_a_gpu() -> None:
+def test_a_gpu_that_needs_a_reset_is_broken() -> None:
     readings = [
         GpuReading(remap_pending=True),
         GpuReading(remap_failed=True, remap_pending=True),
@@ -64,5 +64,5 @@ def test_what_only_a_reset_mends_breaks_a_gpu() -> None:
     }
 
 
-def test_what_two_looks_show_counts() -> None:
+def test_a_gpu_is_busy_once_two_looks_in_a_row_show_it() -> None:
     assert seen_twice({0: "now", 1: "new"}, {0: "before", 2: "gone"}) == {0: "now"}

@@ -46,7 +46,7 @@ def test_a_node_has_gpus_of_one_type_the_most_frequent(driver_of: DriverOf) -> N
     assert found.left_out == "1 of t400"
 
 
-def test_no_gpu_is_a_sentence_that_says_what_to_do(driver_of: DriverOf) -> None:
+def test_a_machine_without_gpus_is_refused_with_a_hint(driver_of: DriverOf) -> None:
     driver_of([])
     with pytest.raises(
         UnfitMachine, match=r"no GPU is found \(NVML knows of none\); --gpus cpu:\d+ has slots"

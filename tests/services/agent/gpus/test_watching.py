@@ -46,7 +46,7 @@ def watched(driver: StubDriver) -> Watched:
     return Watched(driver)
 
 
-async def test_a_gpu_is_busy_while_a_process_of_anybody_computes_on_it(driver_of: DriverOf) -> None:
+async def test_a_gpu_is_busy_while_any_process_computes_on_it(driver_of: DriverOf) -> None:
     driver = driver_of(gpus(2))
     stage = watched(driver)
     assert await stage.watch.first() == ALL_WELL

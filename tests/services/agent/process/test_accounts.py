@@ -125,7 +125,7 @@ async def test_a_job_s_account_writes_its_last_word_and_nothing_that_the_agent_g
             await node.ended()
 
 
-async def test_what_jobs_leave_on_a_node_is_nobody_else_s_to_read() -> None:
+async def test_files_of_jobs_on_a_node_are_readable_by_their_owner_only() -> None:
     async with running_node() as node:
         await node.trained(order("forever", environment={"KEY": "secret"}))
         worker = node.folders.worker(P1)

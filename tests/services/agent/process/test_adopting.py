@@ -52,7 +52,7 @@ async def test_an_order_that_comes_as_soon_as_it_is_adopted_is_kept() -> None:
         assert left_of(node.folders) == []
 
 
-async def test_who_waited_to_train_says_again_that_it_is_up() -> None:
+async def test_an_adopted_worker_that_waits_to_train_reports_again_that_it_is_up() -> None:
     with short_folder() as folder:
         await killed_agent(folder, order("iterations=3"), trains=False)
         node = RunningNode(folder)
@@ -63,7 +63,7 @@ async def test_who_waited_to_train_says_again_that_it_is_up() -> None:
         await node.end()
 
 
-async def test_one_that_ended_meanwhile_has_left_its_last_word() -> None:
+async def test_a_worker_that_ended_without_an_agent_left_its_result() -> None:
     with short_folder() as folder:
         await killed_agent(folder, order("orphan", "iterations=1"))
         node = RunningNode(folder)
@@ -74,7 +74,7 @@ async def test_one_that_ended_meanwhile_has_left_its_last_word() -> None:
         assert left_of(node.folders) == []
 
 
-async def test_one_that_was_killed_meanwhile_was_interrupted() -> None:
+async def test_a_worker_that_was_killed_without_an_agent_is_interrupted() -> None:
     with short_folder() as folder:
         await killed_agent(folder, order("forever", gpus=2))
         node = RunningNode(folder)
@@ -87,7 +87,7 @@ async def test_one_that_was_killed_meanwhile_was_interrupted() -> None:
         assert left_of(node.folders) == []
 
 
-async def test_what_it_printed_while_no_agent_read_is_kept() -> None:
+async def test_lines_printed_without_an_agent_are_kept() -> None:
     with short_folder() as folder:
         await killed_agent(folder, order("print=before", "orphan", "print=after", "iterations=1"))
         node = RunningNode(folder)

@@ -29,7 +29,7 @@ def part(gpus: int) -> JoinAllReduce:
     return JoinAllReduce(node_id=HERE, ring=ring, sizes=(1e6,), repeats=1, meeting="127.0.0.1:1")
 
 
-async def test_all_reduces_run_on_none_but_the_gpus_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_reduces_run_only_on_the_gpus_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Sequence[int]] = []
 
     async def timed(_: Host, question: JoinAllReduce, gpu_indices: Sequence[int]) -> AllReduceTimes:  # noqa: ARG001

@@ -64,7 +64,7 @@ def reports(actions: Actions) -> list[Report]:
 
 
 @pytest.mark.parametrize(("key", "field"), NUMBERS)
-def test_no_number_is_below_0_beyond_all_bounds_or_none(key: str, field: str) -> None:
+def test_negative_huge_and_non_finite_numbers_of_a_rank_are_refused(key: str, field: str) -> None:
     assert messages.message_in(line(key)) is not None
     for number in (-1, 1e31, 10**40, "nan", "inf"):
         with pytest.raises(messages.NotAMessage):
@@ -92,7 +92,7 @@ def test_no_list_is_without_bounds(said: bytes) -> None:
         messages.message_in(said)
 
 
-def test_what_a_rank_may_say_at_most_makes_valid_samples() -> None:
+def test_the_largest_numbers_a_rank_may_send_make_valid_samples() -> None:
     bench, order = Bench(), start(gpus=2)
     bench.tell(order)
     gang = a_gang(order)
@@ -117,7 +117,7 @@ def test_what_a_rank_may_say_at_most_makes_valid_samples() -> None:
         msgspec.json.encode({"lost": {"reason": NOISE}}),
     ],
 )
-def test_whatever_a_rank_says_last_its_end_is_a_fact_that_fits_into_a_message(said: bytes) -> None:
+def test_the_end_of_a_rank_fits_into_a_message_whatever_its_last_words_are(said: bytes) -> None:
     bench, order = Bench(), start()
     bench.tell(order)
     gang = a_gang(order)
@@ -130,7 +130,7 @@ def test_whatever_a_rank_says_last_its_end_is_a_fact_that_fits_into_a_message(sa
     assert bench.owners() == {}
 
 
-def test_what_saving_took_by_a_ranks_word_lengthens_no_stop_for_ever() -> None:
+def test_the_grace_for_saving_that_a_rank_can_claim_is_bounded() -> None:
     gang = a_gang(start())
     gang.heard(0, heard(line("saved", seconds=1e12)))
     [timer] = [one for one in gang.stop() if isinstance(one, SetTimer)]
@@ -144,7 +144,7 @@ def test_a_rank_that_is_ended_by_a_signal_without_a_name_has_an_end_like_any_oth
     assert getattr(last, "reason", "") == f"rank 0 was ended by signal {signal.SIGRTMIN + 3}"
 
 
-def test_of_what_a_rank_wrote_down_no_more_is_read_than_a_line_may_have(tmp_path: Path) -> None:
+def test_no_more_of_a_rank_s_result_file_is_read_than_one_line_may_have(tmp_path: Path) -> None:
     files = RankFiles(tmp_path, 0)
     files.last.parent.mkdir()
     files.last.touch()

@@ -85,7 +85,7 @@ async def test_a_worker_of_the_same_name_elsewhere_is_left_alone(monkeypatch: py
 
 
 @pytest.mark.skipif(not has_groups("memory"), reason="no control group of memory to be had here")
-async def test_who_takes_more_memory_than_it_asked_for_fails() -> None:
+async def test_a_job_that_exceeds_its_memory_fails() -> None:
     async with running_node() as node:
         await node.trained(order("memory=300", memory=100e6))
         last = await node.ended()
@@ -159,7 +159,7 @@ async def test_a_command_that_is_no_script_runs_once_its_gang_has_formed() -> No
         assert sorted(text for *_, text in node.printed) == ["0 127.0.0.1 True", "1 127.0.0.1 True"]
 
 
-async def test_such_a_command_is_not_measured() -> None:
+async def test_a_command_that_is_no_script_is_not_measured() -> None:
     async with running_node() as node:
         node.runner.start(order(command=("/bin/true",), profile_iterations=10), (0,))
         last = await node.ended()
@@ -231,7 +231,7 @@ def fill(path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["kill", "remove"])
-async def test_what_is_not_cleaned_up_keeps_nobody_waiting(
+async def test_a_failed_clean_up_does_not_delay_the_end_of_a_worker(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     does = getattr(Launcher, step)

@@ -78,7 +78,7 @@ def test_a_follower_has_the_ranks_after_those_before_it_and_no_meeting() -> None
     assert gang.heard(4, messages.Up(samples=8.0)) == [SendReport(Started(P1, "", 8.0))]
 
 
-def test_what_comes_after_a_rank_reconnects_is_said_to_it_again() -> None:
+def test_a_rank_that_reconnects_gets_its_last_order_again() -> None:
     gang = trained()
     assert gang.heard(1, messages.Hello(P1, 1, 1, attached=True)) == [SendLine(messages.go("h:7"), 1)]
     gang.stop()
@@ -109,7 +109,7 @@ def test_a_good_end_lets_the_others_go_on() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
-def test_who_failed_says_more_than_who_lost_it() -> None:
+def test_a_rank_s_own_failure_is_reported_rather_than_its_peer_s_lost_connection() -> None:
     gang = trained()
     gang.heard(0, messages.LostMessage("connection closed by peer"))
     gang.ended(0, ProcessEnd(code=75))
@@ -119,7 +119,7 @@ def test_who_failed_says_more_than_who_lost_it() -> None:
     )
 
 
-def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
+def test_the_rank_that_was_killed_first_explains_later_failures() -> None:
     gang = trained()
     gang.heard(0, messages.SavedMessage(80.0))
     gang.ended(1, KILLED)
@@ -139,11 +139,11 @@ def test_the_first_to_be_killed_explains_who_failed_after_it() -> None:
         (ProcessEnd(), Interrupted),
     ],
 )
-def test_whose_fault_an_end_is(end: ProcessEnd, kind: type) -> None:
+def test_the_end_of_a_rank_is_a_failure_or_an_interruption(end: ProcessEnd, kind: type) -> None:
     assert isinstance(last_of(trained(order()).ended(0, end)), kind)
 
 
-def test_who_was_made_to_stop_by_somebody_else_keeps_what_it_saved() -> None:
+def test_a_rank_stopped_without_an_order_is_interrupted_with_what_it_saved() -> None:
     gang = trained(order())
     gang.heard(0, messages.StoppedMessage(160.0))
     last = last_of(gang.ended(0, CLEAN))
@@ -190,7 +190,7 @@ NO_SCRIPT = ProcessEnd(
         (ProcessEnd(code=1), False),
     ],
 )
-def test_what_never_began_for_want_of_its_program_says_so(end: ProcessEnd, *, absent: bool) -> None:
+def test_a_measurement_whose_program_is_missing_says_so(end: ProcessEnd, *, absent: bool) -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
     last = last_of(gang.ended(0, end))
@@ -215,7 +215,7 @@ def test_an_image_that_is_not_there_is_one_of_these() -> None:
     assert last.absent
 
 
-def test_a_measurement_says_what_it_measured_and_waits_for_nobody() -> None:
+def test_a_measurement_reports_its_times_and_does_not_wait_for_a_gang() -> None:
     gang = a_gang(order(profile_iterations=2))
     gang.begin()
     assert gang.heard(0, messages.Up(samples=0.0)) == [SendReport(Started(P1, "", None))]

@@ -104,7 +104,7 @@ def test_all_of_a_group_are_killed_and_it_is_removed(groups: Groups, tmp_path: P
     assert not any(folder.exists() for folder in group.folders.values())
 
 
-def test_groups_that_nobody_claims_are_ended(groups: Groups, tmp_path: Path) -> None:
+def test_control_groups_without_a_claim_are_ended(groups: Groups, tmp_path: Path) -> None:
     kept, stale = groups.make("p1"), groups.make("p2")
     trees = [a_tree(kept, tmp_path), a_tree(stale, tmp_path)]
     groups.clear({"p1"})
@@ -123,7 +123,7 @@ def test_a_node_whose_agent_was_killed_while_it_looked_for_groups_has_them(group
     assert not any((folder / "probe").exists() for folder in groups.folders.values())
 
 
-def test_nobody_is_signalled_in_place_of_another() -> None:
+def test_a_process_that_reuses_a_pid_is_not_signalled() -> None:
     process = subprocess.Popen(["sleep", "99"])
     identity = identity_of(process.pid)
     assert identity is not None
@@ -140,7 +140,7 @@ def test_nobody_is_signalled_in_place_of_another() -> None:
     assert not send(identity, signal.SIGKILL)
 
 
-def test_one_that_may_not_be_signalled_is_said_once_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_may_not_be_signalled_is_logged_once_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: int, __: int) -> None:
         raise PermissionError
 
@@ -188,7 +188,7 @@ def nobody() -> str:
     return names[0]
 
 
-async def test_a_rank_runs_as_who_submitted_it() -> None:
+async def test_a_rank_runs_under_the_account_of_its_submitter() -> None:
     user = nobody()
     with short_folder() as folder:
         await asyncio.to_thread(folder.chmod, 0o755)
@@ -202,7 +202,7 @@ async def test_a_rank_runs_as_who_submitted_it() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
-def test_nobody_becomes_an_account_of_the_system_by_naming_it() -> None:
+def test_a_user_named_like_a_system_account_gets_no_account() -> None:
     for user in ("daemon", "no-such-account", "0"):
         with pytest.raises(NoAccount, match=user):
             account_of(user)
@@ -215,7 +215,7 @@ def test_nobody_becomes_an_account_of_the_system_by_naming_it() -> None:
 @pytest.mark.parametrize(
     ("user", "reason"), [("no-such-account", "no account no-such-account"), ("", "the job has no user")]
 )
-async def test_a_job_of_nobody_here_does_not_run_as_root(user: str, reason: str) -> None:
+async def test_a_job_of_an_unknown_user_does_not_run_as_root(user: str, reason: str) -> None:
     with short_folder() as folder:
         async with running_node(folder) as node:
             await node.trained(order(command=("touch", str(folder / "ran")), user=user))

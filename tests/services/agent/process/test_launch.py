@@ -163,14 +163,14 @@ def test_slots_of_a_cpu_see_no_gpu_and_have_one_thread() -> None:
     assert "OMP_NUM_THREADS" not in variables(order())
 
 
-def test_a_job_cannot_say_who_its_ranks_are_and_may_say_the_rest() -> None:
+def test_a_job_sets_its_environment_but_not_the_variables_of_its_ranks() -> None:
     of = order(environment={"RANK": "7", "DATA": "/data", "PYTHONPATH": "/lib"})
     found = variables(of)
     assert (found["RANK"], found["DATA"]) == ("0", "/data")
     assert search_path(CONTEXT, found) == "/plugin:/lib"
 
 
-def test_nothing_of_the_agent_is_handed_on_but_what_is_no_secret() -> None:
+def test_ranks_inherit_no_secret_of_the_agent() -> None:
     of_agent = {
         "HOPYARD_NATS_TOKEN": "x",
         "HOPJOB_ID": "j",

@@ -60,7 +60,9 @@ async def test_a_node_ends_in_the_instant_in_which_its_last_job_does() -> None:
         assert left_of(node.folders) == []
 
 
-async def test_who_reads_on_keeps_nothing_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_on_does_not_restore_a_folder_that_is_being_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def removed_slowly(folder: Path, **_: object) -> None:
         shutil.rmtree(folder / "last")
         for path in folder.iterdir():
@@ -119,7 +121,7 @@ async def test_the_port_of_a_command_that_is_no_script_is_held_until_its_rank_0_
         assert "listens" in node.lines()
 
 
-async def test_what_it_observes_and_saves_is_reported() -> None:
+async def test_observations_and_checkpoints_of_a_job_are_reported() -> None:
     async with running_node() as node:
         await node.trained(order("forever", gpus=2))
         await node.until(lambda: node.of(Observed) and node.of(Saved))
@@ -148,7 +150,7 @@ async def test_a_stopped_job_goes_on_from_its_checkpoint() -> None:
         assert node.of(Started)[0].samples_restored == first.samples_done
 
 
-async def test_a_measurement_needs_nobody_to_let_it_go() -> None:
+async def test_a_measurement_starts_without_an_order_to_train() -> None:
     async with running_node() as node:
         node.runner.start(order(profile_iterations=12), (0,))
         last = await node.ended()
@@ -167,7 +169,9 @@ async def test_a_measurement_needs_nobody_to_let_it_go() -> None:
         (("exit=0",), Interrupted, "rank 0 ended with exit code 0"),
     ],
 )
-async def test_how_it_ends_says_whose_fault_it_is(words: tuple[str, ...], kind: type, reason: str) -> None:
+async def test_an_exit_is_reported_as_a_failure_or_an_interruption(
+    words: tuple[str, ...], kind: type, reason: str
+) -> None:
     async with running_node() as node:
         await node.trained(order(*words))
         last = await node.ended()
@@ -198,7 +202,7 @@ async def test_a_rank_that_is_gone_ends_its_gang() -> None:
 @pytest.mark.parametrize(
     "command", [("/no/such/python", "script.py"), ("/no/such/program",), ("",), ("a\0b",)]
 )
-async def test_what_cannot_be_started_fails_and_says_why(command: tuple[str, ...]) -> None:
+async def test_a_command_that_cannot_be_started_fails_with_the_reason(command: tuple[str, ...]) -> None:
     async with running_node() as node:
         await node.trained(order(command=command))
         last = await node.ended()

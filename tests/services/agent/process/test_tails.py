@@ -28,7 +28,7 @@ def test_a_line_is_read_once_it_has_ended(files: RankFiles) -> None:
     assert tail.lines() == ["two", "bar 1%", "bar 2%", "three �"]
 
 
-def test_at_the_end_what_has_no_end_is_read_too(files: RankFiles) -> None:
+def test_an_unfinished_line_is_read_at_the_end(files: RankFiles) -> None:
     tail = Tail(files)
     printed(files, b"one\n\n\n" + b"x" * 600_000 + b"\nlast")
     lines = [line for lines in tail.rest() for line in lines]
@@ -60,7 +60,7 @@ def test_the_last_lines_are_there_read_or_not(files: RankFiles) -> None:
     assert tail.last() == tuple(map(str, range(100 - LAST_LINES, 100)))
 
 
-def test_what_was_read_is_given_back_to_the_disk(files: RankFiles) -> None:
+def test_the_disk_space_of_lines_read_is_freed(files: RankFiles) -> None:
     tail = Tail(files)
     printed(files, (b"x" * 999 + b"\n") * 4_000)
     before = files.log.stat().st_blocks

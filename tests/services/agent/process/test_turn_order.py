@@ -47,7 +47,7 @@ def test_turns_go_round_as_the_cycle_has_them(turns: dict[str, int], had: str) -
     assert went_round(rota(**turns), len(had)) == had
 
 
-def test_nobody_gets_a_turn_while_another_has_it() -> None:
+def test_only_one_worker_has_a_turn_at_a_time() -> None:
     order = rota(a=1, b=1)
     assert order.grant(0.0) == Grant(A, 1)
     assert order.grant(0.0) is None
@@ -58,7 +58,7 @@ def test_nobody_gets_a_turn_while_another_has_it() -> None:
     assert order.grant(0.0) == Grant(B, 1)
 
 
-def test_who_is_not_ready_is_waited_for_a_moment_and_then_passed_over() -> None:
+def test_a_worker_that_is_not_ready_is_skipped_after_a_short_wait() -> None:
     order = rota(a=1, b=1)
     assert order.grant(0.0) == Grant(A, 1)
     order.give_back(A, 1)
@@ -77,13 +77,13 @@ def test_who_is_not_ready_is_waited_for_a_moment_and_then_passed_over() -> None:
     assert order.grant(8.0) == Grant(A, 2)
 
 
-def test_who_has_to_stop_comes_first_even_without_turns() -> None:
+def test_a_worker_that_has_to_stop_comes_first_even_without_turns() -> None:
     order = rota(a=1, b=1, c=0)
     order.hurry(C)
     assert order.grant(0.0) == Grant(C, 1)
 
 
-def test_who_comes_next_stays_next_when_the_cycle_changes() -> None:
+def test_a_changed_cycle_keeps_the_next_worker() -> None:
     order = rota(a=1, b=1, c=1)
     assert order.grant(0.0) == Grant(A, 1)
     order.reschedule(A, 2, 5)
@@ -91,7 +91,7 @@ def test_who_comes_next_stays_next_when_the_cycle_changes() -> None:
     assert order.grant(0.0) == Grant(B, 1)
 
 
-def test_after_an_agents_restart_nobody_gets_a_turn_before_all_have_spoken() -> None:
+def test_after_an_agent_restart_no_turn_is_granted_before_all_workers_confirm() -> None:
     order = TurnOrder()
     order.join(A, 1, 0, unconfirmed=True)
     order.join(B, 1, 1, unconfirmed=True)
@@ -122,7 +122,7 @@ def test_a_rota_has_to_fit_with_one_that_computes() -> None:
     assert order.request(A, 2, GpuMemory(kept=2e9, peak=7e9, whole=10e9)) == {}
 
 
-def test_what_a_job_takes_is_known_once_it_has_computed_and_the_newest_goes() -> None:
+def test_a_job_s_memory_is_known_after_its_first_turn_and_the_newest_leaves_where_it_does_not_fit() -> None:
     order = TurnOrder()
     for place, name in enumerate((A, B, C)):
         order.join(name, 1, place)
@@ -159,7 +159,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_one_has_the_turn_and_it_is_there(steps: list[tuple[str, PlacementId, int]]) -> None:
+def test_the_turn_always_belongs_to_a_present_worker(steps: list[tuple[str, PlacementId, int]]) -> None:
     order, now = TurnOrder(), 0.0
     for what, key, number in steps:
         holder = order.holder

@@ -150,7 +150,7 @@ async def test_an_agent_takes_over_a_worker_without_a_process() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-async def test_who_dies_or_hangs_in_its_turn_loses_it_and_the_others_go_on(number: int) -> None:
+async def test_a_worker_that_dies_or_hangs_in_its_turn_loses_it_and_the_others_go_on(number: int) -> None:
     async with running_node(turn_limit_s=1.0) as node:
         for name in "abc":
             await node.trained(in_rota(name, "turns=0.1"))

@@ -99,7 +99,7 @@ async def test_a_template_that_still_imports_ends_with_its_agent() -> None:
         assert left_of(node.folders) == []
 
 
-async def test_a_script_is_measured_and_what_it_raises_is_its_fault() -> None:
+async def test_a_script_is_measured_and_its_own_exception_is_a_failure() -> None:
     with short_folder() as folder:
         node = RunningNode(folder, installed=True, template=True)
         await node.begin()
@@ -156,7 +156,7 @@ async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
             assert left_of(each.folders) == []
 
 
-async def test_nothing_is_timed_where_no_interpreter_is_known() -> None:
+async def test_all_reduces_are_refused_without_an_interpreter_with_torch() -> None:
     async with running_node() as node:
         ring = Ring(members=((a_node(HERE), 2),))
         for question in (

@@ -94,7 +94,7 @@ def test_a_copy_without_a_share_ends_at_once() -> None:
     assert played(scene).of(Completed) == [(STARTUP_S, Completed(P1, 500.0))]
 
 
-def test_what_runs_gangs_in_lockstep_runs_copies() -> None:
+def test_an_emulated_node_runs_copies_in_any_world_that_runs_lockstep() -> None:
     assert Play().runner.modes == {*FixedWorld.modes, Forked}
 
 
@@ -114,7 +114,7 @@ def test_copies_of_one_placement_have_draws_of_their_own() -> None:
     assert set(keys) == {f"p1/{HERE}"}
 
 
-def test_a_stop_within_a_stretch_counts_what_was_done_and_costs_the_checkpoint() -> None:
+def test_a_stop_within_a_stretch_counts_the_samples_so_far_and_takes_time_to_save() -> None:
     async def scene(play: Play) -> None:
         await play.trained(start(samples_done=100.0))
         await asyncio.sleep(150.0)
@@ -125,7 +125,7 @@ def test_a_stop_within_a_stretch_counts_what_was_done_and_costs_the_checkpoint()
     assert (at, round(report.samples_done, 3)) == (10.0 + 150.0 + 5.0, 100.0 + 300.0)
 
 
-def test_nothing_is_done_while_the_checkpoint_is_written() -> None:
+def test_no_progress_is_made_while_the_checkpoint_is_written() -> None:
     async def scene(play: Play) -> None:
         await play.trained(start())
         await asyncio.sleep(30.0)
@@ -175,7 +175,7 @@ def test_a_job_that_is_gone_cannot_be_stopped_or_trained() -> None:
     assert [type(report) for _, report in played(scene).reports] == [Started, Completed]
 
 
-def test_checkpoints_are_written_at_their_times_whatever_the_stretches_are() -> None:
+def test_checkpoint_times_do_not_depend_on_stretches() -> None:
     async def scene(play: Play) -> None:
         await play.trained(start(spec=job(500.0, checkpoint_interval_s=100.0)))
 
@@ -216,14 +216,14 @@ def test_a_measurement_takes_its_start_and_its_iterations() -> None:
     assert len(done.measured.iteration_s) == 10
 
 
-def test_a_measurement_of_what_does_not_fit_fails_for_good() -> None:
+def test_measuring_a_job_too_large_for_the_gpu_fails_for_good() -> None:
     async def scene(play: Play) -> None:
         play.runner.start(start(profile_iterations=10, spec=job(model="huge")), (0,))
 
     assert played(scene).of(Failed) == [(10.0, Failed(P1, "out of memory", lasting=True))]
 
 
-def test_training_what_does_not_fit_fails() -> None:
+def test_training_a_job_too_large_for_the_gpu_fails() -> None:
     async def scene(play: Play) -> None:
         await play.trained(start(spec=job(model="huge")))
 

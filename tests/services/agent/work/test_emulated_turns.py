@@ -153,7 +153,7 @@ def test_no_task_is_an_event(batch_size: int) -> None:
     assert kinds == {"Started": 2, "Completed": 2}
 
 
-def test_who_is_resident_only_waits_for_a_turn() -> None:
+def test_a_job_with_no_turns_waits_without_progress() -> None:
     async def scene(play: Play) -> None:
         await _together(play, turning("p1", turns=0), turning("p2", place=1, samples=200.0))
         await asyncio.sleep(5_000.0)
@@ -167,7 +167,7 @@ def test_who_is_resident_only_waits_for_a_turn() -> None:
     ]
 
 
-def test_one_that_does_not_fit_fails_and_the_others_run_on() -> None:
+def test_a_job_too_large_for_the_shared_gpu_fails_and_the_others_run_on() -> None:
     async def scene(play: Play) -> None:
         huge = msgspec.structs.replace(turning("p2"), spec=job(model="huge"))
         await _together(play, turning("p1"), huge)

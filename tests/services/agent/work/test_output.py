@@ -73,7 +73,7 @@ def test_a_job_that_printed_nothing_has_no_ranks(tmp_path: Path, files: Files) -
     assert read(files(tmp_path / "none")) == OutputPage(ranks=())
 
 
-def test_only_the_newest_lines_are_read_and_later_only_what_came(tmp_path: Path, files: Files) -> None:
+def test_reading_begins_with_the_newest_lines_and_goes_on_with_new_ones(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path)
     for number in range(5):
         output.write(JOB, 0, f"line {number}")
@@ -99,7 +99,7 @@ def test_files_are_rotated_and_positions_stay(tmp_path: Path, files: Files) -> N
     assert sum(path.stat().st_size for path in (tmp_path / JOB / "0").iterdir()) <= 300
 
 
-def test_who_comes_too_late_learns_that_lines_were_dropped(tmp_path: Path, files: Files) -> None:
+def test_a_late_reader_learns_that_lines_were_dropped(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path, file_bytes=100)
     for number in range(60):
         output.write(JOB, 0, f"line {number}")
@@ -134,7 +134,7 @@ def test_a_line_that_was_cut_short_spoils_no_other(tmp_path: Path, files: Files,
     assert texts(only(read(second, r0=stretch.next))) == ["and on"]
 
 
-def test_what_cannot_be_kept_is_counted_and_ends_nothing(tmp_path: Path, files: Files) -> None:
+def test_lines_that_cannot_be_written_are_counted(tmp_path: Path, files: Files) -> None:
     (tmp_path / "node").write_text("a file where the folder should be")
     output = files(tmp_path / "node")
     output.write(JOB, 0, "lost")
@@ -147,7 +147,7 @@ def test_what_cannot_be_kept_is_counted_and_ends_nothing(tmp_path: Path, files: 
     ]
 
 
-def test_a_full_disk_leaves_what_was_written_before(tmp_path: Path, files: Files) -> None:
+def test_a_full_disk_leaves_earlier_lines_readable(tmp_path: Path, files: Files) -> None:
     """`/dev/full` takes no byte, like a disk that is full."""
     output = files(tmp_path)
     output.write(JOB, 0, "before")
@@ -161,7 +161,7 @@ def test_a_full_disk_leaves_what_was_written_before(tmp_path: Path, files: Files
     assert texts(only(read(output))) == ["before", said, "after"]
 
 
-def test_what_somebody_else_put_there_is_passed_over(tmp_path: Path, files: Files) -> None:
+def test_foreign_files_and_malformed_lines_are_skipped(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path)
     output.write(JOB, 0, "ours")
     (tmp_path / JOB / "notes").mkdir()
@@ -219,7 +219,7 @@ def test_more_processes_than_files_are_kept_open(
     assert [texts(one) for one in read(output).ranks] == [["again"] * 3] * 5
 
 
-def test_nothing_is_kept_without_a_folder(tmp_path: Path) -> None:
+def test_no_output_is_kept_without_a_folder(tmp_path: Path) -> None:
     clock: Clock = LoopClock()
     assert output_files(Settings(), clock, HERE) is None
     kept = output_files(msgspec.structs.replace(Settings(), output_folder=str(tmp_path)), clock, HERE)

@@ -186,7 +186,7 @@ async def test_a_job_does_not_train_before_its_gang_is_whole(node: ANode) -> Non
     assert node.runner.running() == (P1,)
 
 
-async def test_a_job_that_is_stopped_says_what_it_saved(node: ANode) -> None:
+async def test_a_stopped_job_reports_its_saved_samples(node: ANode) -> None:
     await trains(node, node.endless())
     await until(lambda: node.runner.progress().get(JobId("job-of-p1"), 0.0) > 0.0)
     node.runner.stop(P1)
@@ -240,7 +240,7 @@ async def test_a_call_again_changes_nothing(node: ANode) -> None:
     await quiet(node)
 
 
-async def test_a_call_about_nobody_changes_nothing(node: ANode) -> None:
+async def test_a_call_about_an_unknown_worker_is_ignored(node: ANode) -> None:
     node.runner.train(P2, "")
     node.runner.stop(P2)
     await trains(node, node.short())
@@ -251,7 +251,7 @@ async def test_a_call_about_nobody_changes_nothing(node: ANode) -> None:
     assert about(node, P2) == []
 
 
-async def test_workers_go_their_own_ways(node: ANode) -> None:
+async def test_workers_are_independent_of_one_another(node: ANode) -> None:
     await trains(node, node.endless("p2"), gpu=1)
     await trains(node, node.unfit())
     await until(lambda: ended(node))

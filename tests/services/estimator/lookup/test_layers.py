@@ -53,7 +53,7 @@ def test_theory_takes_the_path_measured_with_as_many_gpus_a_node() -> None:
     assert found.throughput == pytest.approx([2 * 100 / 1.5, 4 * 100 / 1.05])
 
 
-def test_what_a_server_showed_wins() -> None:
+def test_evidence_of_the_server_itself_comes_first() -> None:
     seen = [observed("a0", throughput=rate) for rate in (50.0, 60.0, 70.0)]
     found = answer(wanted({"a0": 1}, nodes=NODES), *seen)
     assert found.throughput == pytest.approx([60.0])
@@ -150,7 +150,7 @@ def test_the_layer_is_that_of_the_slowest_node() -> None:
     assert (layers(found), list(found.throughput)) == (["entity"], [20.0])
 
 
-def test_what_nobody_knows_is_not_a_number() -> None:
+def test_unknown_throughputs_are_not_a_number() -> None:
     found = answer(wanted({"b0": 1}, {"a0": 1}, {"a0": 1, "b0": 1}, nodes=NODES))
     assert np.isnan(found.throughput).tolist() == [True, False, True]
 
@@ -203,7 +203,7 @@ def hosted(name: str, server: str) -> Node:
 HOSTED = (hosted("a0", "old"), hosted("a1", "old"), hosted("a2", "new"), hosted("a3", "new"), node("b0", "B"))
 
 
-def test_of_a_type_servers_of_the_same_model_are_asked_first() -> None:
+def test_evidence_of_servers_of_the_same_model_comes_first() -> None:
     seen = [observed(name, throughput=rate) for name, rate in (("a1", 60.0), ("a2", 90.0)) for _ in range(3)]
     found = answer(wanted({"a0": 1}, {"a3": 1}, nodes=HOSTED), *seen)
     assert list(found.throughput) == pytest.approx([60.0, 90.0])
@@ -211,7 +211,7 @@ def test_of_a_type_servers_of_the_same_model_are_asked_first() -> None:
     assert list(found.count) == [3, 3]
 
 
-def test_what_several_servers_of_a_model_showed_counts_together_by_its_length() -> None:
+def test_evidence_of_servers_of_one_model_is_pooled_by_length() -> None:
     seen = [observed("a0", throughput=60.0, seconds=40.0), observed("a1", throughput=90.0, seconds=20.0)]
     other = hosted("a4", "old")
     found = answer(wanted({"a4": 1}, nodes=(*HOSTED, other)), *seen)
@@ -225,7 +225,7 @@ def test_a_server_that_is_alone_with_its_model_is_not_taken_for_another() -> Non
 
 
 @pytest.mark.parametrize(("showed", "own", "other"), [("a0", "a1", "a2"), ("a2", "a3", "a0")])
-def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed(
+def test_without_evidence_of_its_model_theory_is_corrected_by_the_other_model_s(
     showed: str, own: str, other: str
 ) -> None:
     """Theory says 100."""
@@ -238,7 +238,7 @@ def test_without_evidence_of_its_model_theory_answers_by_what_the_other_showed(
 
 
 @pytest.mark.parametrize(("showed", "asks"), [("a0", "a2"), ("a2", "a0")])
-def test_of_two_models_of_servers_neither_answers_for_the_other(showed: str, asks: str) -> None:
+def test_evidence_of_one_server_model_does_not_answer_for_another(showed: str, asks: str) -> None:
     found = answer(wanted({asks: 1}, nodes=HOSTED), *[observed(showed, throughput=60.0)] * 3)
     assert layers(found) == ["theory"]
 
@@ -263,7 +263,7 @@ def test_a_type_in_servers_of_one_model_answers_before_theory_whatever_others_ha
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])
 
 
-def test_what_else_is_asked_changes_no_answer() -> None:
+def test_an_answer_does_not_depend_on_the_other_questions() -> None:
     """Type A is in servers of three models, of which two showed something; C is in servers of one."""
     models = ("old", "new", "newest")
     cluster = [
@@ -297,7 +297,7 @@ def test_without_theory_a_server_of_another_model_answers_for_its_type() -> None
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])
 
 
-def test_to_the_letter_a_server_is_as_its_type_whatever_its_model() -> None:
+def test_to_the_letter_the_model_of_a_server_makes_no_difference() -> None:
     seen = [observed("a0", throughput=60.0)] * 3
     found = answer(wanted({"a2": 1}, nodes=HOSTED), *seen, law=law_of("residuals"))
     assert (layers(found), list(found.throughput)) == (["type"], [60.0])

@@ -66,7 +66,7 @@ def _said(place: tuple[tuple[str, int], ...], model: str) -> float:
 
 
 @given(st.lists(SHAPES, min_size=1, max_size=5))
-def test_where_nothing_was_seen_theory_is_what_equations_say(shapes: list[tuple[int, int]]) -> None:
+def test_without_evidence_theory_is_what_the_equations_say(shapes: list[tuple[int, int]]) -> None:
     store = known()
     for shape in shapes:
         assert theory(store, gang(shape)) == theory(store, gang(shape), law=law_of("residuals"))
@@ -103,7 +103,7 @@ def test_slower_with_more_gpus_is_slower_still_with_even_more() -> None:
     assert theory(store, {"a0": 8}) < 0.9 * plain
 
 
-def test_a_workload_that_has_not_run_has_what_the_others_share() -> None:
+def test_a_workload_that_has_not_run_takes_the_common_residual() -> None:
     store = known(*MODELS)
     plain = theory(store, {"a0": 4}, "gpt2")
     for model in MODELS[:3]:
@@ -131,7 +131,7 @@ def test_a_type_that_is_slow_by_itself_slows_the_others_less() -> None:
     assert on_b < 0.85
 
 
-def test_what_a_shape_itself_showed_is_not_touched() -> None:
+def test_the_residual_does_not_change_direct_evidence() -> None:
     store = known()
     seen = showing({"a0": 2}, 0.8)
     store.add([seen, showing({"a0": 4}, 0.5)])
@@ -139,7 +139,7 @@ def test_what_a_shape_itself_showed_is_not_touched() -> None:
     assert found.throughput == pytest.approx([2 * seen.throughput])
 
 
-def test_to_the_letter_nothing_is_learnt() -> None:
+def test_to_the_letter_no_residual_is_learnt() -> None:
     store = known()
     store.add([showing({"a0": gpus}, 0.5) for gpus in (1, 2, 4)])
     assert theory(store, {"a0": 8}, law=law_of("residuals")) == theory(known(), {"a0": 8})
@@ -157,7 +157,7 @@ def test_refined_loading_and_evidence_are_not_counted_twice() -> None:
     assert theory(explained, {"a0": 8}) == pytest.approx(50.0)
 
 
-def test_what_was_kept_makes_no_difference() -> None:
+def test_cached_residuals_give_the_same_answer() -> None:
     store, residuals = known(*MODELS), Residuals()
     asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
     for number, model in enumerate([*MODELS, *MODELS]):
@@ -166,7 +166,7 @@ def test_what_was_kept_makes_no_difference() -> None:
         assert kept == estimate(asked, store, NEVER).throughput.tolist()
 
 
-def test_what_was_kept_makes_no_difference_once_anything_is_another() -> None:
+def test_cached_residuals_give_the_same_answer_after_any_change() -> None:
     store, residuals = known(*MODELS), Residuals()
     store.add([showing({"a0": gpus}, 0.8, model) for gpus in (1, 2) for model in MODELS])
     asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES)
@@ -191,7 +191,7 @@ def test_what_was_kept_makes_no_difference_once_anything_is_another() -> None:
     assert len({tuple(one) for one in said}) == len(said), "each step says something else"
 
 
-def test_what_was_kept_makes_no_difference_to_questions_about_some_types() -> None:
+def test_cached_residuals_give_the_same_answer_for_some_types() -> None:
     store, residuals = known(*MODELS), Residuals()
 
     def see(name: str, gpu_type: str, gpus: int, *models: str) -> None:
@@ -230,7 +230,7 @@ def test_what_was_kept_makes_no_difference_to_questions_about_some_types() -> No
         assert {name for name in asked if kept[name] != before[name]} == {concerned, "both"}
 
 
-def test_what_workloads_showed_is_found_again_once_another_is_forgotten() -> None:
+def test_shapes_of_workloads_are_found_again_after_another_is_forgotten() -> None:
     store, alone = known(*MODELS), known(*MODELS[1:])
     for model in MODELS:
         shown_by = [showing({"a0": gpus}, 0.5 + 0.1 * gpus, model) for gpus in (1, 2)]

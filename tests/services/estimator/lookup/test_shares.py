@@ -82,7 +82,7 @@ def test_all_exchange_over_the_slowest_path() -> None:
     assert 2 * B / on_b == pytest.approx((2 * B - 1) / B * big.forward_s + 1.0, rel=1e-3)
 
 
-def test_what_a_node_showed_in_lockstep_counts_for_its_share_too() -> None:
+def test_evidence_of_a_node_in_lockstep_counts_for_its_share_too() -> None:
     store = known_store()
     plain = answer(wanted({"a0": 1, "b0": 1}, nodes=NODES), store)
     halved = observed("b0", "B", configuration={"b0": 1, "x": 1}, throughput=float(plain.throughput[0]) / 4)
@@ -94,7 +94,7 @@ def test_what_a_node_showed_in_lockstep_counts_for_its_share_too() -> None:
     assert after.throughput[0] < before
 
 
-def test_a_type_that_nobody_measured_is_unknown() -> None:
+def test_a_type_that_was_not_measured_is_unknown() -> None:
     nodes = (node("a0"), node("c0", "C"))
     asked = sharing({"a0": 1, "c0": 1}, B, B, nodes=nodes)
     assert np.isnan(answer(asked, known_store()).throughput).all()

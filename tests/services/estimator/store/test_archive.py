@@ -74,7 +74,7 @@ def test_everything_comes_over_and_a_second_time_nothing() -> None:
     assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
 
 
-def test_what_a_store_has_stays_as_it_is() -> None:
+def test_an_import_does_not_overwrite_profiles() -> None:
     other = DuckDbStore(":memory:", HALF_LIFE_S)
     other.keep(workload(), {A: modules(forward_s=9.0)})
     enter(other, ImportStore(lines=lines(filled())))

@@ -57,7 +57,7 @@ def shown(store: Store) -> dict[Shape, float]:
     return dict(zip(found.shapes, found.mean.tolist(), strict=True))
 
 
-def test_nothing_is_found_where_nothing_was_seen(store: Store) -> None:
+def test_keys_without_observations_are_not_found(store: Store) -> None:
     found = store.find(keys(("a0", False, 1)))
     assert (found.count.tolist(), found.seconds.tolist()) == ([0], [0.0])
     assert np.isnan(found.mean).all()
@@ -93,7 +93,7 @@ def test_a_distributed_row_is_of_as_many_nodes_and_gpus(store: Store) -> None:
     assert shown(store) == {Shape(A, 2, 2): 2.0, Shape(A, 2, 16): 9.0}
 
 
-def test_what_a_type_showed_with_each_shape_is_there(store: Store) -> None:
+def test_the_mean_of_a_type_is_kept_by_shape(store: Store) -> None:
     assert shown(store) == {}
     store.add([observed("b0", "B"), observed(throughput=40.0), observed("a1", throughput=60.0)])
     assert shown(store) == {Shape(A, 1, 1): 50.0, Shape(B, 1, 1): 50.0}
@@ -141,7 +141,7 @@ def test_a_revision_on_some_types_is_another_when_something_is_on_one_of_them(st
         assert changed == [(A,), (A, B)]
 
 
-def test_a_revision_is_the_same_where_what_is_kept_was_known(store: Store) -> None:
+def test_a_revision_is_unchanged_by_a_profile_that_was_known(store: Store) -> None:
     store.keep(workload(), {A: modules(), B: modules()})
     before = store.revision(workload().fingerprint, (A, B))
     store.keep(workload(), {A: modules()})
@@ -154,7 +154,7 @@ def test_workloads_are_apart(store: Store) -> None:
     assert store.find(keys(("a0", False, 1), model="vgg")).count.tolist() == [1]
 
 
-def test_batches_add_up_whatever_their_order(store: Store) -> None:
+def test_batches_add_up_in_any_order(store: Store) -> None:
     store.add([observed(throughput=60.0, at=HALF_LIFE_S)])
     store.add([observed(throughput=30.0, at=0.0), observed(throughput=30.0, at=0.0)])
     found = store.find(keys(("a0", False, 1)))
@@ -183,7 +183,7 @@ def test_time_modules_are_kept_by_type(store: Store) -> None:
     assert {gpu_type: one.forward_s for gpu_type, one in theory.modules.items()} == {A: 7.0, B: 9.0}
 
 
-def test_nothing_is_refined_of_a_workload_that_was_not_profiled(store: Store) -> None:
+def test_the_loading_of_a_workload_that_was_not_profiled_is_not_refined(store: Store) -> None:
     store.refine(workload().fingerprint, A, REFINED)
     store.keep(workload(), {A: modules()})
     if isinstance(store, DuckDbStore):
@@ -191,7 +191,7 @@ def test_nothing_is_refined_of_a_workload_that_was_not_profiled(store: Store) ->
     assert store.theory([workload().fingerprint])[workload().fingerprint].loading == {}
 
 
-def test_refined_loading_stands_beside_what_was_profiled(store: Store) -> None:
+def test_refined_loading_is_kept_beside_the_profile(store: Store) -> None:
     store.keep(workload(), {A: modules()})
     loading = Loading(data=(mode(0.2),), wait_factor=1.0, wait_s=0.5, iterations=64)
     store.refine(workload().fingerprint, A, loading)
@@ -235,7 +235,7 @@ def test_bandwidths_are_kept_by_type(store: Store) -> None:
 # ---- the file
 
 
-def test_a_file_brings_back_what_it_was_given(tmp_path: Path) -> None:
+def test_a_store_reads_back_its_file(tmp_path: Path) -> None:
     path = str(tmp_path / "store.duckdb")
     first = DuckDbStore(path, HALF_LIFE_S)
     first.add([observed(throughput=40.0), observed(throughput=60.0)])

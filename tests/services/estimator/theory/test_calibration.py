@@ -63,14 +63,14 @@ def test_nodes_of_a_type_are_measured_in_pairs_and_none_twice() -> None:
     assert counts(between(nodes)) == [[("a0", 1), ("a1", 1)], [("a0", 2), ("a1", 2)]]
 
 
-def test_what_follows_equation_2_gives_its_bandwidths_back() -> None:
+def test_times_by_equation_2_give_its_bandwidths_back() -> None:
     nodes = [node("a0"), node("a1")]
     found = bandwidths([timed(ring) for ring in [*inside(nodes), *between(nodes)]], now=7.0)[node().gpu_type]
     assert (found.link, found.network) == pytest.approx((LINK, NETWORK))
     assert [found.error, found.at] == pytest.approx([0.0, 7.0], abs=1e-9)
 
 
-def test_what_could_not_be_measured_this_time_stays_as_it_was() -> None:
+def test_a_path_that_could_not_be_measured_again_keeps_its_bandwidth() -> None:
     nodes = [node("a0", gpus=4), node("a1", gpus=4)]
     first = bandwidths([timed(ring) for ring in [*inside(nodes), *between(nodes)]], now=1.0)[node().gpu_type]
     [small, _] = inside(nodes[:1])
@@ -126,7 +126,7 @@ def test_no_path_is_the_faster_the_more_it_moves() -> None:
     assert [path.latency_s for path in found.paths] == [0.0]
 
 
-def test_what_was_measured_before_gangs_had_paths_still_counts() -> None:
+def test_bandwidths_of_the_form_without_paths_still_count() -> None:
     old = Bandwidth(link=3 * GIGA, network=None, at=0.0, measurements=4, error=0.1)
     assert [path.bandwidth / GIGA for path in paths_of(node(), old)] == [3, 1]
 

@@ -81,7 +81,7 @@ def test_hits_and_misses_are_weighted_as_equation_4_says(pattern: int, expected:
 
 @pytest.mark.parametrize("gpus", [2, 16])
 @pytest.mark.parametrize(("pattern", "hit_s", "miss_s"), [(1, 1.0, 2.3), (2, 1.1, 3.0)])
-def test_with_more_processes_somebody_misses_more_often(
+def test_with_more_processes_some_process_misses_more_often(
     gpus: int, pattern: int, hit_s: float, miss_s: float
 ) -> None:
     """All of N processes hit with 0.8^N; else all take as long as a miss. The exchange costs nothing."""
@@ -110,7 +110,7 @@ def slowest(processes: int, floor_s: float, *, mean_s: float = 1.0, std_s: float
     )
 
 
-def test_one_process_waits_for_nobody() -> None:
+def test_a_single_process_does_not_wait() -> None:
     assert slowest(1, 0.0) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -118,7 +118,7 @@ def test_the_slower_of_two_normal_draws_is_known_in_closed_form() -> None:
     assert slowest(2, 0.0) == pytest.approx(1.0 + 0.1 / np.sqrt(np.pi), abs=1e-6)
 
 
-def test_what_lies_below_the_floor_is_hidden() -> None:
+def test_a_data_time_below_the_floor_is_hidden() -> None:
     assert slowest(8, 3.0) == pytest.approx(3.0)
 
 
@@ -146,7 +146,7 @@ def test_two_narrow_components_far_apart_are_not_missed() -> None:
     assert far == pytest.approx(miss * 5.0 + (1 - miss) * 0.5, abs=1e-3)
 
 
-def test_what_was_computed_before_is_what_would_be_computed() -> None:
+def test_cached_throughputs_are_those_that_would_be_computed() -> None:
     """Rows that are new and rows that are not, of two workloads, in one question."""
     random, computed = np.random.default_rng(1), ThroughputCache(limit=30)
     known = [Modules(modules(), None), Modules(modules(forward_s=0.7), None)]

@@ -65,12 +65,12 @@ def test_to_the_letter_waiting_is_recorded_in_each_condition() -> None:
     assert never.waits_s == pytest.approx((0.3, 0.3))  # nobody missed: the mean of all
 
 
-def test_what_a_stable_loader_waits_is_added() -> None:
+def test_the_wait_of_a_stable_loader_is_added() -> None:
     found = refined(modules(), STABLE, [waited(0.02, 0.04), waited(0.05, 0.01)], node(), None)
     assert [found.wait_factor, found.wait_s] == pytest.approx([1.0, 0.03])
 
 
-def test_one_process_waits_for_nobody_and_teaches_nothing_about_waiting() -> None:
+def test_a_single_process_teaches_nothing_about_waiting() -> None:
     found = refined(modules(), STABLE, [waited(0.5, gpus=1)], node(), None)
     assert (found.wait_factor, found.wait_s) == (1.0, 0.0)
 

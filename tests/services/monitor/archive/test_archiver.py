@@ -119,7 +119,7 @@ def test_the_oldest_go_once_they_are_archived_and_no_service_needs_them(tmp_path
     staged(tmp_path, story)
 
 
-def test_what_a_service_leads_by_or_begins_with_stays(tmp_path: Path) -> None:
+def test_facts_that_a_service_leads_by_or_restarts_from_are_kept(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(200)
         await stage.came_to(200, led=200, snapshot=200)
@@ -203,9 +203,7 @@ def move_away(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, named_for_more, of_another])
-def test_what_a_damaged_file_should_have_is_not_dropped(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_facts_of_a_damaged_file_are_not_dropped(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(200)
         await stage.look()
@@ -279,7 +277,7 @@ def test_an_emptied_archive_is_said_and_not_begun_again(tmp_path: Path) -> None:
     staged(tmp_path / "archive", story)
 
 
-def test_who_may_lack_facts_begins_an_archive_where_the_stream_does(tmp_path: Path) -> None:
+def test_with_lost_facts_allowed_an_archive_begins_where_the_stream_does(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(95)
         stage.streams.dropped = 50
@@ -293,7 +291,7 @@ def test_who_may_lack_facts_begins_an_archive_where_the_stream_does(tmp_path: Pa
     staged(tmp_path, story)
 
 
-def test_who_takes_over_goes_on_where_the_files_end(tmp_path: Path) -> None:
+def test_an_archiver_that_takes_over_goes_on_where_the_files_end(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(35)
         await stage.look()
@@ -347,7 +345,7 @@ def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
     staged(tmp_path, story)
 
 
-def test_without_an_archive_what_no_service_needs_goes() -> None:
+def test_without_an_archive_facts_that_no_service_needs_are_dropped() -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(95)
         await stage.came_to(95, led=95, snapshot=50)

@@ -87,7 +87,7 @@ def test_some_are_found_by_their_sequence(tmp_path: Path) -> None:
     assert page.lacks == ()
 
 
-def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path: Path) -> None:
+def test_a_full_page_says_up_to_where_it_is_complete(tmp_path: Path) -> None:
     reader = ArchiveReader(tmp_path)
     for first in (1, 6):
         put(reader, first, first + 4, size=1_000_000)
@@ -100,7 +100,7 @@ def test_a_page_that_is_full_says_up_to_where_it_has_what_was_asked_for(tmp_path
     assert seqs(found) == [2, 3, 4, 5, 7, 8, 9]
 
 
-def test_what_the_stream_had_lost_is_lacking(tmp_path: Path) -> None:
+def test_messages_that_the_stream_had_lost_are_reported_as_lacking(tmp_path: Path) -> None:
     reader = ArchiveReader(tmp_path)
     put(reader, 1, 50, without=7)
     assert [page.lacks for page in pages(reader)] == [((7, 7),)]
@@ -136,7 +136,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
         files.read(tmp_path, Segment(FACTS, 51, 100))
 
 
-def test_no_flipped_bit_changes_what_is_read(tmp_path: Path) -> None:
+def test_a_flipped_bit_changes_no_message_unnoticed(tmp_path: Path) -> None:
     segment = put(ArchiveReader(tmp_path), 1, 50)
     path, rows = tmp_path / segment.name, files.read(tmp_path, segment)
     whole, noticed = path.read_bytes(), 0
@@ -158,7 +158,7 @@ def test_a_file_of_other_messages_under_its_name_is_named(tmp_path: Path) -> Non
     assert "digest" in pages(ArchiveReader(tmp_path))[0].damage
 
 
-def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
+def test_an_unfinished_file_is_not_listed(tmp_path: Path) -> None:
     reader = ArchiveReader(tmp_path)
     (tmp_path / ".draft-facts-000000000001-000000000050.parquet.ab").write_bytes(b"half")
     assert reader.list_files().files == ()
@@ -167,7 +167,7 @@ def test_nothing_is_there_until_it_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux shows them")
-def test_what_is_written_is_on_the_disk_with_all_folders_above_it(
+def test_a_written_file_and_its_folders_are_synced_to_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[Path] = set()
@@ -182,7 +182,7 @@ def test_what_is_written_is_on_the_disk_with_all_folders_above_it(
     assert any(path.name.startswith(files.DRAFT) for path in synced)
 
 
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
     folder = tmp_path / "archive"
     folder.write_bytes(b"a file, where a folder is to be")
     with pytest.raises(OSError, match="archive"):
@@ -199,7 +199,7 @@ def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
         reader.read_part(CopyArchive(name="../../etc/passwd"))
 
 
-def test_others_can_read_what_messages_say(tmp_path: Path) -> None:
+def test_archive_files_can_be_queried_with_sql(tmp_path: Path) -> None:
     path = tmp_path / put(ArchiveReader(tmp_path), 1, 50).name
     wanted = f"SELECT seq, message->>'job_id', stored_at FROM '{path}' WHERE seq = 9"
     [(seq, job_id, stored_at)] = duckdb.execute(wanted).fetchall()

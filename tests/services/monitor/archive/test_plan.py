@@ -14,7 +14,7 @@ def named(*segments: tuple[int, int]) -> list[str]:
     return [Segment(FACTS, first, last).name for first, last in segments]
 
 
-def test_a_file_says_in_its_name_what_it_has() -> None:
+def test_the_name_of_a_file_says_its_kind_and_range() -> None:
     segment = Segment(ArchiveKind.OBSERVATIONS, 51, 100)
     assert segment.name == "observations-000000000051-000000000100.parquet"
     assert segment_of(segment.name) == segment
@@ -30,7 +30,7 @@ def test_a_file_says_in_its_name_what_it_has() -> None:
         "../facts-000000000001-000000000002.parquet",
     ],
 )
-def test_other_files_are_none_of_an_archive(name: str) -> None:
+def test_other_files_do_not_belong_to_an_archive(name: str) -> None:
     assert segment_of(name) is None
 
 
@@ -50,7 +50,7 @@ def test_a_file_within_another_is_passed_over() -> None:
     assert there.gaps == ()
 
 
-def test_what_is_in_no_range_is_lacking() -> None:
+def test_sequences_in_no_range_are_lacking() -> None:
     assert lacking([range(1, 3), range(5, 6)], 1, 8) == [range(3, 5), range(6, 9)]
     assert lacking([], 4, 5) == [range(4, 6)]
     assert lacking([range(1, 10)], 2, 8) == []
@@ -62,7 +62,7 @@ def test_a_stream_in_its_room_is_left_alone() -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**5), st.integers(1, 10**4), st.integers(1, 10**9))
-def test_what_goes_brings_a_stream_into_its_room(first: int, count: int, size_each: int, room: int) -> None:
+def test_dropping_brings_a_stream_below_its_limit(first: int, count: int, size_each: int, room: int) -> None:
     last = first + count - 1
     upto = droppable(first, last, count * size_each, room)
     assert first - 1 <= upto <= last

@@ -85,7 +85,7 @@ def test_where_even_the_configured_policy_is_unfit_the_stand_in_plans() -> None:
     ]  # fmt: skip
 
 
-def test_no_plan_is_made_before_it_is_known_who_plans() -> None:
+def test_no_plan_is_made_before_the_policy_is_checked() -> None:
     stage = Stage(leads=False)
     stage.looks = False
     stage.tell(PolicyChosen(at=0.0, policy="fifo"), joined(), *in_queue(demand=(4,)), opened())
@@ -107,7 +107,7 @@ def test_a_look_that_fails_makes_the_policy_unfit() -> None:
     )  # fmt: skip
 
 
-def test_what_calls_for_a_plan_meanwhile_is_not_forgotten() -> None:
+def test_a_trigger_during_the_policy_check_is_not_lost() -> None:
     """`srtf` plans at every arrival; this one came while nobody knew."""
     stage = Stage(Settings(policy="srtf"), leads=False)
     stage.looks = False

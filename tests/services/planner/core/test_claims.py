@@ -327,7 +327,7 @@ def test_a_node_s_claim_is_the_sum_of_what_was_promised_or_is_held_there(happens
         assert claims.claimed == by_definition(claims)
 
 
-def test_who_comes_up_late_takes_turns_all_the_same() -> None:
+def test_a_worker_that_comes_up_after_its_job_was_cancelled_claims_no_further_gpus() -> None:
     """A job of a rota was cancelled while its worker came up: the GPUs are those that the others have."""
     mine, others = PLACES["job-4-a"], PLACES["job-5-a"]
     ordered = msgspec.structs.replace(start_ordered("job-4", place=mine.placement_id), gang=mine.gang)
@@ -435,7 +435,7 @@ def test_a_gang_that_is_planned_whole_again_claims_all_of_it() -> None:
 
 
 @given(happenings)
-def test_when_all_workers_are_gone_and_nothing_is_planned_nothing_is_left(happens: list[Happening]) -> None:
+def test_without_workers_and_plans_no_claim_is_left(happens: list[Happening]) -> None:
     claims = Claims()
     for happening in (*happens, on_restart("node-1", set()), on_restart("node-2", set())):
         happening(claims)

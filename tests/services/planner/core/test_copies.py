@@ -129,7 +129,7 @@ def test_no_other_policy_moves_a_job_that_may_not_be_moved(policy: str, copies: 
 
 
 @pytest.mark.parametrize("policy", ["fifo", "hadar", "gavel"])
-def test_nor_one_whose_minimum_run_is_not_over(policy: str) -> None:
+def test_no_other_policy_moves_a_job_within_its_minimum_run(policy: str) -> None:
     stage = apportioned(preemptible=True, minimum_run_restarts=1e3)
     [before] = stage.plan.placements
     stage.tell(PolicyChosen(at=300.0, policy=policy))
@@ -138,7 +138,7 @@ def test_nor_one_whose_minimum_run_is_not_over(policy: str) -> None:
     assert stage.plan.placements == (before,)
 
 
-def test_what_may_be_moved_another_policy_starts_again_in_lockstep() -> None:
+def test_another_policy_restarts_a_movable_job_in_lockstep() -> None:
     """So the tests above would see a job that is moved."""
     stage = trains()
     stage.tell(PolicyChosen(at=300.0, policy="fifo"))
@@ -198,7 +198,7 @@ def test_merging_is_no_restart_and_has_no_budget() -> None:
     assert tracked(stage).attained_gpu_s == 380.0 * 16
 
 
-def test_what_copies_saved_is_counted_together() -> None:
+def test_the_checkpoints_of_copies_add_up() -> None:
     stage = trains()
     name = stage.plan.placements[0].placement_id
     stage.tell(checkpointed(at=50.0, place=name, node_id=ONE, samples_done=3000.0))

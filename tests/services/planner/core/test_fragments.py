@@ -103,7 +103,7 @@ def test_a_fragment_left_by_the_first_plan_is_filled() -> None:
     assert sum(placement.gpus for made in stage.plans for placement in made.placements) == 10
 
 
-def test_no_plan_follows_one_that_considered_everybody() -> None:
+def test_no_plan_follows_one_that_considered_every_job() -> None:
     stage = cluster(*in_queue("a", demand=(6,)), *in_queue("b", demand=(1,), at=1.0))
     stage.estimator = _unknown_to("b")
     stage.tell(opened(at=2.0))
@@ -171,7 +171,7 @@ def with_a_long_job(gpus: int) -> Stage:
     return stage
 
 
-def test_while_nobody_waits_no_event_calls_for_a_plan() -> None:
+def test_while_no_job_waits_no_event_calls_for_a_plan() -> None:
     stage = with_a_long_job(4)
     stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
     carried_out(stage, stage.plan)
@@ -183,7 +183,7 @@ def test_while_nobody_waits_no_event_calls_for_a_plan() -> None:
     assert kinds(stage)[2:] == [PlanKind.FIRST]  # of the next round
 
 
-def test_those_for_whom_nobody_has_to_move_are_served_by_a_fragment_plan() -> None:
+def test_a_job_that_fits_the_idle_gpus_is_placed_by_a_fragment_plan() -> None:
     stage = with_a_long_job(4)
     stage.tell(*expected_to_run(1.0, "job-2", 4, at=10.0))
     assert (stage.plan.kind, list(places(stage.plan))) == (PlanKind.FRAGMENT, ["job-2"])
@@ -198,7 +198,7 @@ def test_for_one_that_does_not_fit_there_is_a_first_plan_at_once(gpus: int) -> N
     assert list(places(stage.plan)) == ["job-2"]
 
 
-def test_one_whom_a_fragment_plan_cannot_place_after_all_gets_a_first_plan_at_once() -> None:
+def test_a_job_that_a_fragment_plan_failed_to_place_gets_a_first_plan_at_once() -> None:
     """Beside 6 of 8 GPUs 4 are idle, of two types."""
     stage = with_a_long_job(6)
     stage.tell(joined("node-2", at=1.0, gpu_type="b", gpus=2))

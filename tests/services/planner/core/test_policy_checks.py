@@ -20,7 +20,7 @@ def asked(core: Planner, ticket: int, policy: str = LAS) -> Effects:
     return core.handle(Asked(ticket, JudgePolicy(policy=policy)), 1.0)
 
 
-def test_who_asks_is_answered_once_it_was_looked_at() -> None:
+def test_a_policy_check_is_answered_once_the_policy_was_judged() -> None:
     core = planner()
     assert asked(core, 1) == [Work(Judge(policy=LAS))]
     assert core.handle(Judged(policy=LAS, unfit="it has none"), 2.0) == [
@@ -28,7 +28,7 @@ def test_who_asks_is_answered_once_it_was_looked_at() -> None:
     ]
 
 
-def test_several_who_ask_the_same_are_answered_by_one_look() -> None:
+def test_equal_policy_checks_share_one_judgement() -> None:
     core = planner()
     looks = [asked(core, 1), asked(core, 2), asked(core, 3, "fifo")]
     assert looks == [[Work(Judge(policy=LAS))], [], [Work(Judge(policy="fifo"))]]
@@ -47,7 +47,7 @@ def test_a_look_that_failed_is_no_verdict() -> None:
     assert isinstance(reply.message, Refused)
 
 
-def test_what_is_judged_is_not_chosen() -> None:
+def test_judging_a_policy_does_not_choose_it() -> None:
     core = planner()
     asked(core, 1, "nobody")
     core.handle(Judged(policy="nobody", unfit="unknown"), 2.0)

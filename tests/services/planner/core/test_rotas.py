@@ -75,7 +75,7 @@ def up(stage: Stage, plan: PlanPublished) -> None:
         stage.tell(msgspec.structs.replace(started(one.job_id, at=at, place=name), gang=one.gang))
 
 
-def test_a_job_that_comes_shares_the_gpus_and_nobody_starts_again() -> None:
+def test_a_new_job_shares_the_gpus_without_restarts() -> None:
     stage = stage_of()
     [before] = stage.plan.placements
     stage.until(100.0)

@@ -33,7 +33,7 @@ MODES = ("lockstep", "relaxed")
 OURS = Fingerprint("ours")
 
 
-def test_a_restart_is_what_was_believed_until_it_was_measured() -> None:
+def test_the_cost_of_a_restart_is_the_default_until_it_is_measured() -> None:
     times = RestartTimes()
     assert times.cost_s(OURS, [A], 15.0) == 15.0
     times.started(OURS, [A], 40.0)
@@ -44,7 +44,7 @@ def test_a_restart_is_what_was_believed_until_it_was_measured() -> None:
     assert times.expected_s(Fingerprint("theirs"), 15.0) == {}
 
 
-def test_what_changes_is_followed() -> None:
+def test_the_estimate_follows_a_change() -> None:
     times = RestartTimes()
     for _ in range(REMEMBERED):
         times.started(OURS, [A], 10.0)
@@ -133,7 +133,7 @@ def test_a_job_runs_its_minimum_and_a_plan_is_made_when_it_has() -> None:
     assert holder(stage) == ["short"]
 
 
-def test_a_drained_node_holds_nobody() -> None:
+def test_a_drained_node_keeps_no_job() -> None:
     stage = one_that_runs(msgspec.structs.replace(SRTF, minimum_run_restarts=4.0))
     stage.tell(joined("node-2", at=21.0), NodeDrained(at=22.0, node_id=NodeId(NODE)))
     stage.tell(*SHORT)
@@ -153,14 +153,14 @@ def test_moves_wait_until_those_before_are_made_up_for(policy: str) -> None:
     assert holder(stage) == ["job-1"]
 
 
-def test_what_a_plan_moves_is_charged() -> None:
+def test_moves_are_charged_to_the_restart_budget() -> None:
     stage = one_that_runs(msgspec.structs.replace(SRTF, minimum_run_restarts=0.0, restart_share_max=0.1))
     stage.tell(*SHORT)
     assert holder(stage) == ["short"]
     assert stage.core.state.moves_from == pytest.approx(stage.plan.at + 8 * 19.0 / (0.1 * 8))
 
 
-def test_a_policy_that_is_not_shown_who_stays_plans_around_them() -> None:
+def test_a_policy_that_does_not_see_staying_jobs_plans_around_them() -> None:
     stage = Stage(Settings(policy="hops", minimum_run_restarts=100.0))
     stage.tell(joined(), *in_queue(demand=(4,)), opened())
     up(stage, at=20.0, ordered_at=2.0)

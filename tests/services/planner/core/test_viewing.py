@@ -110,7 +110,7 @@ def test_a_view_is_the_same_whatever_was_seen_before(
         assert idle == idle_gpus(state) == seen(state, PlanKind.FRAGMENT, None).idle_gpus
 
 
-def test_what_restarts_are_expected_to_take_follows_every_one_that_is_observed() -> None:
+def test_the_expected_restart_time_follows_every_observed_restart() -> None:
     state, memo = State(), Memo()
     fold(state, joined(NODES[0], gpus=4))
     found = []

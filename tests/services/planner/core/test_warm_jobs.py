@@ -89,13 +89,13 @@ def test_a_job_is_warm_where_it_ran_and_its_next_start_there_is_a_switch() -> No
     assert (known.start.count, known.switch.count) == (2, 1), "on more GPUs than it had it starts anew"
 
 
-def test_nobody_is_warm_on_a_node_whose_processes_end_with_their_placement() -> None:
+def test_no_job_is_warm_on_a_node_that_keeps_no_processes() -> None:
     stage = stage_of(residents_max=0)
     ran(stage, "first", 10.0, took_s=10.0)
     assert not seen(stage).warm
 
 
-def test_nobody_is_warm_on_a_node_whose_agent_began_again() -> None:
+def test_no_job_is_warm_on_a_node_after_its_agent_restarted() -> None:
     stage = stage_of()
     ran(stage, "first", 10.0, took_s=10.0)
     again = joined(at=150.0, life="2", modes=("lockstep", "relaxed"))
@@ -103,7 +103,7 @@ def test_nobody_is_warm_on_a_node_whose_agent_began_again() -> None:
     assert not seen(stage).warm
 
 
-def test_what_a_switch_takes_is_the_papers_mean_until_it_was_measured() -> None:
+def test_the_time_of_a_switch_is_the_papers_mean_until_it_is_measured() -> None:
     times = RestartTimes()
     assert times.switch_cost_s(OURS, [A], SWITCH_S["hare"]) == SWITCH_S["hare"]
     times.switched(OURS, [A], 2.0)
@@ -134,5 +134,5 @@ def test_a_move_to_where_it_is_warm_takes_next_to_nothing_of_the_budget(gpus: in
 
 
 @pytest.mark.parametrize("column", list(SWITCH_S))
-def test_what_is_believed_of_a_switch_is_the_mean_of_the_papers_column(column: Switching) -> None:
+def test_the_default_time_of_a_switch_is_the_mean_of_the_papers_column(column: Switching) -> None:
     assert switch_s(a_spec().workload, column) == pytest.approx(SWITCH_S[column], rel=2e-3)

@@ -195,9 +195,7 @@ def test_a_silent_estimator_breaks_nothing(policy: str, seen: View) -> None:
 
 @pytest.mark.parametrize("policy", [name for name in names() if name != "hops-literal"])
 @pytest.mark.parametrize("kind", list(PlanKind))
-def test_a_job_that_only_several_types_together_can_hold_keeps_nobody_waiting(
-    policy: str, kind: PlanKind
-) -> None:
+def test_a_job_that_only_a_mix_of_types_can_hold_does_not_hold_up_others(policy: str, kind: PlanKind) -> None:
     """It came first and waited longest; whoever never mixes has no configuration of it.
 
     To the letter of the Hops paper it fills the window all the same, and keeps the others out.
@@ -264,7 +262,7 @@ def test_reasons_are_those_users_know() -> None:
 
 
 @pytest.mark.parametrize("modelled", [False, True])
-def test_what_a_policy_reckons_comes_off_the_solver_s_seconds(
+def test_the_time_of_a_policy_is_taken_from_the_solver_s_budget(
     monkeypatch: pytest.MonkeyPatch,
     modelled: bool,  # noqa: FBT001 - a parameter
 ) -> None:
@@ -312,7 +310,7 @@ def test_a_mode_that_a_node_does_not_run_is_a_fault() -> None:
 
 
 @every_policy
-def test_what_runs_in_a_mode_that_a_policy_does_not_plan_is_no_place_to_keep(policy: str) -> None:
+def test_a_place_in_a_mode_the_policy_does_not_plan_is_not_kept(policy: str) -> None:
     """Two GPUs with two tasks each train a job that wants four."""
     halved = Gang.of(place_on(a0=2), Relaxed(tasks=((2, 2),)))
     here = msgspec.structs.replace(present(a0=2), gang=halved)

@@ -71,7 +71,7 @@ async def test_every_decision_takes_the_time_that_it_is_reckoned_to_take(policy:
     assert decision.solve_s > 0
 
 
-def test_who_carries_out_a_plan_does_not_look_at_whose_it_is() -> None:
+def test_the_placer_gives_the_same_orders_for_every_policy() -> None:
     """Starts, checkpoints and restarts cost what they cost: the placer orders the same."""
     orders = []
     for policy in ("hops", "fifo"):
@@ -84,7 +84,7 @@ def test_who_carries_out_a_plan_does_not_look_at_whose_it_is() -> None:
     assert any(orders[0])
 
 
-async def test_who_measures_jobs_hears_neither_of_policies_nor_of_plans() -> None:
+async def test_the_profiler_subscribes_to_neither_policies_nor_plans() -> None:
     """Profiling comes before every plan and takes the same GPUs for the same time, whatever the policy."""
     bus = MemoryBus(LoopClock())
     ports = Ports(bus=bus, clock=LoopClock())

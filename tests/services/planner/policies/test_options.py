@@ -85,20 +85,20 @@ def test_a_mistake_is_named_with_the_choices(given: dict[str, str], complaint: s
         options_of(HopsOptions, given, "hops")
 
 
-def test_what_is_written_is_what_the_policy_gets() -> None:
+def test_written_options_reach_the_policy() -> None:
     options = options_of(HopsOptions, {"priority_rule": "las", "moving_cost_s": "1.5e+1"}, "hops")
     assert options == HopsOptions(priority_rule="las", moving_cost_s=15.0)
 
 
 @pytest.mark.parametrize("policy", names())
-def test_every_option_has_a_default_and_a_word_on_what_it_means(policy: str) -> None:
+def test_every_option_has_a_default_and_a_description(policy: str) -> None:
     for option in described(options_kind(policy)):
         assert option.doc
         assert option.default is None or isinstance(option.default, str | float | int | bool)
 
 
 @pytest.mark.parametrize("policy", names())
-def test_a_line_says_what_a_policy_is_and_names_no_other_but_by_its_name(policy: str) -> None:
+def test_the_description_of_a_policy_is_one_line_and_names_others_by_their_names(policy: str) -> None:
     line = about(policy)
     assert line.endswith(".")
     assert len(line) <= 105

@@ -77,7 +77,7 @@ def test_a_back_end_solves(backend: str, case: str) -> None:
 @every_back_end
 @given(instance=problems())
 @limits(max_examples=40, deadline=None)
-def test_a_back_end_finds_what_trying_everything_finds(backend: str, instance: Problem) -> None:
+def test_a_back_end_finds_the_optimum_of_an_exhaustive_search(backend: str, instance: Problem) -> None:
     solution = solve(instance, effort(backend))
     is_sound(instance, solution)
     assert solution.objective == pytest.approx(by_hand(instance), rel=1e-6, abs=1e-9)
@@ -151,7 +151,7 @@ def test_too_little_work_gives_no_less_than_greedy_and_a_bound_that_holds(backen
     assert solution.bound >= (1 - 1e-6) * solve(instance, effort("highs")).objective
 
 
-def test_nobody_answers_to_another_name() -> None:
+def test_an_unknown_back_end_is_an_error() -> None:
     with pytest.raises(KeyError):
         solve(drawn(1), Effort(backend="gurobi"))
 
@@ -263,7 +263,7 @@ def test_no_plan_is_worth_less_than_to_go_on_as_now(backend: str) -> None:
     assert solve(holding(HELD, 0), effort).objective == 12.0
 
 
-def test_what_cannot_go_on_together_is_no_plan_to_begin_with() -> None:
+def test_places_that_cannot_be_kept_together_are_no_starting_plan() -> None:
     assert solve(holding(HELD, 1, 2), Effort(modelled=True, greedy=True)).objective == 11.0
 
 

@@ -100,7 +100,7 @@ async def test_no_plan_is_over_its_time(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_the_deadline_leaves_is_sound_and_its_bound_holds(backend: str) -> None:
+def test_a_plan_cut_short_at_its_deadline_is_sound_and_its_bound_holds(backend: str) -> None:
     instance = drawn(7)
     best = solve(instance, Effort(gap=0.0, modelled=True)).objective
     for budget_s in (0.0, 0.02, 2.0):

@@ -67,7 +67,7 @@ def test_a_problem_comes_back_as_it_was(tmp_path: Path, name: str, instance: Pro
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_what_jobs_hold_comes_back(tmp_path: Path) -> None:
+def test_the_places_of_running_jobs_are_read_back(tmp_path: Path) -> None:
     instance = msgspec.structs.replace(drawn(1), present=np.array([3, 90], dtype=np.int32))
     write_problem(tmp_path / "problem.json", instance, [f"job {index}" for index in range(instance.jobs)])
     assert same(read_problem(tmp_path / "problem.json").problem, instance)

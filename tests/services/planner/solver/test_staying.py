@@ -48,7 +48,7 @@ def test_servers_alike_are_no_reason_to_move() -> None:
     assert moved(at_home, stayed(at_home, turned(instance, 1), 6.0, Budget())) == 0
 
 
-def test_what_a_plan_may_not_lose_is_a_reason_to_move() -> None:
+def test_a_job_moves_where_staying_would_lose_value() -> None:
     """Job 3 gains on server 0 what nobody else does: sending it home costs as much."""
     instance = alike(4, {(3, 0): 1.5})
     at_home, choice = holding(instance, turned(instance, 0)), turned(instance, 1)
@@ -76,13 +76,13 @@ def test_the_plan_holds_and_moves_no_more_jobs(seed: int) -> None:
             assert kept[job] == choice[job]
 
 
-def test_without_effort_nothing_is_put_back() -> None:
+def test_without_a_budget_no_job_is_put_back() -> None:
     instance = alike(6)
     at_home, choice = holding(instance, turned(instance, 0)), turned(instance, 1)
     assert stayed(at_home, choice, 6.0, Budget(seconds=0.0)).tolist() == choice.tolist()
 
 
-def test_a_solution_keeps_what_jobs_hold_where_any_server_will_do() -> None:
+def test_a_solution_keeps_jobs_in_place_where_any_server_will_do() -> None:
     instance = alike(6)
     running = holding(instance, turned(instance, 2))
     solution = solve(running, FREE)

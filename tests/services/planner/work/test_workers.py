@@ -130,7 +130,7 @@ class Twice(Fifo):
         return msgspec.structs.replace(decision, choices=decision.choices * 2)
 
 
-async def test_a_stand_in_that_breaks_a_rule_leaves_what_runs(bus: MemoryBus) -> None:
+async def test_a_stand_in_that_breaks_a_rule_leaves_running_jobs_alone(bus: MemoryBus) -> None:
     await bus.serve("estimator", ESTIMATOR, answer)
     one = workers(bus)
     one._stand_in = Twice()

@@ -51,7 +51,7 @@ def test_three_jobs_on_two_machines_that_are_still_in_use() -> None:
     assert orders(found, 2) == [[1], [2, 0]]
 
 
-def test_of_jobs_alike_the_first_comes_first() -> None:
+def test_of_equal_jobs_the_first_comes_first() -> None:
     found = matched(np.full((4, 1), 5.0), [[0.0]])
     assert orders(found, 1) == [[0, 1, 2, 3]]
 
@@ -142,7 +142,9 @@ def exhaustive(seconds: Floats, free_in_s: list[float]) -> float:
 
 @given(clusters())
 @settings(deadline=None, max_examples=60)
-def test_it_costs_what_the_best_of_all_schedules_does(cluster: tuple[Floats, list[float]]) -> None:
+def test_the_matching_costs_as_little_as_the_best_of_all_schedules(
+    cluster: tuple[Floats, list[float]],
+) -> None:
     seconds, free_in_s = cluster
     assert matched(seconds, [[one] for one in free_in_s]).cost_s == pytest.approx(
         exhaustive(seconds, free_in_s)

@@ -95,7 +95,7 @@ def test_gpus_of_a_rota_are_free_when_its_last_job_has_ended(last_s: float, wait
 
 
 @BOTH
-def test_a_running_job_stays_whatever_comes(policy: str) -> None:
+def test_a_running_job_is_never_moved(policy: str) -> None:
     running = trains("runs", 1000.0, (2,), present=here(9_000.0, s0=2))
     seen = view([running, trains("new", 40.0, (2,))], [gpus("s0", 2, "slow"), gpus("f0", 2, "fast")])
     decision = decide(policy, seen)
@@ -133,7 +133,7 @@ def test_a_gang_whose_turn_it_is_is_not_overtaken_on_its_type() -> None:
     assert [one.job_id for one in decision.left] == ["pair", "long"]
 
 
-def test_of_an_unknown_size_jobs_are_a_round_long() -> None:
+def test_jobs_of_unknown_size_count_as_one_round() -> None:
     """By rounds, the one of the smaller batch comes first; by samples, the other."""
     jobs = [
         trains("small-batch", 4000.0, batch_size=8),
@@ -144,6 +144,6 @@ def test_of_an_unknown_size_jobs_are_a_round_long() -> None:
     assert set(chosen(decide("allox", seen, estimator=silent, sizes="unit"))) == {"small-batch"}
 
 
-def test_a_gang_of_which_nothing_is_known_waits() -> None:
+def test_a_gang_without_an_estimate_waits() -> None:
     seen = view([trains("pair", 400.0, (2,))], [gpus("f0", 2, "fast")])
     assert waiting(decide("allox-gang", seen, estimator=silent)) == {"pair": Waiting.NO_ESTIMATE}

@@ -27,7 +27,7 @@ def test_a_job_that_does_not_fit_holds_up_those_behind_it() -> None:
     ]
 
 
-def test_a_job_that_no_cluster_state_would_fit_holds_up_nobody() -> None:
+def test_a_job_that_can_never_fit_does_not_hold_up_others() -> None:
     seen = view([job("giant", (64,)), job("other", (1,), gpu_types=(SLOW,)), job("x", (1,))], nodes(8))
     assert chosen(decide("fifo", seen)) == {"x": place_on(a0=1)}
 

@@ -52,7 +52,7 @@ def test_service_is_time_times_gpus() -> None:
     assert first(SRTF, *jobs) == ["wide"]
 
 
-def test_ties_and_what_is_less_than_a_millisecond_go_to_the_earlier_submission() -> None:
+def test_ties_within_a_millisecond_go_to_the_earlier_submission() -> None:
     jobs = [job("b", (8,), age_s=10.0004), job("c", (8,), age_s=10.0)]
     assert first(SJF, *jobs) == ["b"]
 
@@ -118,7 +118,7 @@ def test_capacity_is_relative() -> None:
     assert capacities("a=3 b=0.5") == {"a": 3.0, "b": 0.5}
 
 
-def test_what_a_project_leaves_idle_others_use_and_keep() -> None:
+def test_a_project_s_idle_share_is_used_and_kept_by_others() -> None:
     alone = [job(f"a{index}", (4,), project="a") for index in range(2)]
     assert set(chosen(decide(YARN, view(alone, nodes(8))))) == {"a0", "a1"}
     kept = [job(f"a{index}", (4,), project="a", present=present(**{f"a{index}": 4})) for index in range(2)]

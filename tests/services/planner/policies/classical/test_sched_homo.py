@@ -74,7 +74,7 @@ def test_the_next_batch_is_twice_as_long_and_comes_when_this_one_is_over() -> No
     assert set(chosen(decide("sched-homo", later(seen, first, 20.0, ended=("first",))))) == {"long"}
 
 
-def test_a_batch_too_short_for_anybody_is_passed_over() -> None:
+def test_a_batch_too_short_for_every_job_is_skipped() -> None:
     seen = view([trains("long", 3_000.0)], CLUSTER)
     assert set(chosen(decide("sched-homo", seen))) == {"long"}
 
@@ -88,7 +88,7 @@ def test_a_running_job_stays_to_its_end() -> None:
 
 
 @pytest.mark.parametrize(("sizes", "first"), [("known", "short"), ("unit", "small")])
-def test_of_unknown_sizes_every_job_is_a_round_long(sizes: str, first: str) -> None:
+def test_jobs_of_unknown_size_count_as_one_round(sizes: str, first: str) -> None:
     one_gpu = [node("f0", 1, gpus=1, gpu_type="fast")]
     short, small = trains("short", 30.0, batch_size=64), trains("small", 40.0, batch_size=8)
     decision = decide("sched-homo", view([short, small], one_gpu), sizes=sizes)

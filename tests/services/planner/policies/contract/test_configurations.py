@@ -257,7 +257,7 @@ def test_a_row_on_all_the_nodes_there_are_may_be_where_a_job_is() -> None:
     assert held(explicit([(job("x").job_id, place)], nodes(4, 4)), {job("x").job_id: place}).tolist() == [0]
 
 
-def test_what_is_folded_by_job_is_of_its_rows_alone() -> None:
+def test_a_fold_by_job_covers_only_the_rows_of_that_job() -> None:
     """The second job has no row, and of the third nothing is known."""
     offered = [("x", (place_on(a0=1), place_on(a0=2))), ("y", ()), ("z", (place_on(a0=1),))]
     columns = listed([(job(name).job_id, places) for name, places in offered], nodes(8))
@@ -315,7 +315,7 @@ def test_a_job_is_placeable_if_it_has_a_configuration_on_the_idle_gpus() -> None
     assert fitting == [one for one in jobs if found(one, cluster)]
 
 
-def test_what_was_laid_out_before_makes_no_difference() -> None:
+def test_cached_layouts_give_the_same_configurations() -> None:
     """Not after another plan's GPUs, nodes, jobs or rules: each of these is another."""
     jobs = [job("x", (2, 4, 6), sensitivity=LOW), job("y", (2, 4, 6), sensitivity=SENSITIVE)]
     here, larger = node("a0", idle=2, gpus=4), node("a0", idle=2, gpus=8)

@@ -89,7 +89,9 @@ def test_lockstep_is_remembered_alike_with_shares_beside_it_and_without() -> Non
         ((0, 0, -1, 5), "a row has samples for only some of its GPUs"),
     ],
 )
-def test_shares_are_of_all_gpus_of_a_row_or_of_none(samples: tuple[int, ...], reason: str | None) -> None:
+def test_shares_that_do_not_fit_the_gpus_of_their_row_are_refused(
+    samples: tuple[int, ...], reason: str | None
+) -> None:
     assert misfit(view([job("x", (2,))], nodes(1, 1)), sharing(*samples)) == reason
 
 
@@ -129,7 +131,7 @@ def test_every_configuration_gets_the_estimate_of_its_workload_on_its_gpus(
         assert len(set(names)) == 1
 
 
-def test_what_is_not_a_throughput_is_unknown() -> None:
+def test_an_answer_that_is_no_throughput_is_unknown() -> None:
     answer = estimated(reply([5.0, float("nan"), 0.0, float("inf"), -1.0], [0, 1, 2, 2, 2]), 5)
     assert np.nan_to_num(answer.throughput, nan=-9).tolist() == [5.0, -9, -9, -9, -9]
     assert answer.layer_at(0) == Layer.ENTITY
@@ -141,7 +143,7 @@ def test_a_reply_of_another_shape_is_an_error(broken: Estimates) -> None:
         estimated(broken, 2)
 
 
-def test_what_was_answered_is_remembered_across_plans() -> None:
+def test_answers_are_remembered_across_plans() -> None:
     memory, learnt = Remembered(), about("x", "y")
     memory.learn(learnt, linear(learnt.asked))
     later = about("w", "y")
@@ -152,7 +154,7 @@ def test_what_was_answered_is_remembered_across_plans() -> None:
     assert recalled.layer_at(0) == Layer.CACHED
 
 
-def test_what_is_known_of_a_workload_holds_for_its_next_job() -> None:
+def test_answers_for_a_workload_hold_for_its_next_job() -> None:
     memory, learnt, later = Remembered(), about("x", x="resnet"), about("y", y="resnet")
     memory.learn(learnt, linear(learnt.asked))
     assert np.array_equal(memory.recall(later).throughput, linear(later.asked).throughput)

@@ -157,7 +157,7 @@ def test_a_job_that_came_and_went_between_resets_counts_as_a_change() -> None:
     assert decide(GAVEL, msgspec.structs.replace(alone, at=seen.at + 1920.0)).stage is Stage.OPTIMAL
 
 
-def test_shares_that_fall_due_while_nobody_is_there_hold_for_the_next_job() -> None:
+def test_shares_computed_without_jobs_hold_for_the_next_job() -> None:
     seen = view(jobs(1), small(1))
     gone = msgspec.structs.replace(after(seen, decide(GAVEL, seen), members=()), at=seen.at + 1920.0)
     empty = decide(GAVEL, gone)
@@ -197,7 +197,7 @@ def test_a_gang_that_could_stay_is_not_driven_out() -> None:
     assert chosen(decision)["stays"] == place_on(a1=2)
 
 
-def test_gpus_that_profiling_has_are_none_that_a_job_holds() -> None:
+def test_gpus_assumed_to_be_profiled_on_are_not_those_of_jobs() -> None:
     """Which GPUs are idle is not known: those that jobs hold are never among the others."""
     cluster = [node("a0", 3, gpus=4)]
     before = Memory(gpus_of={JobId("stays"): {NodeId("a0"): (3,)}})
@@ -208,7 +208,7 @@ def test_gpus_that_profiling_has_are_none_that_a_job_holds() -> None:
 
 
 @pytest.mark.parametrize("memory", [b"", msgspec.msgpack.encode(Memory(gpus_of={JobId("x"): {}}))])
-def test_who_runs_by_another_policy_keeps_as_many_gpus_where_they_are(memory: bytes) -> None:
+def test_a_job_started_by_another_policy_keeps_its_gpu_counts_by_node(memory: bytes) -> None:
     members = [job("x", (2,), present=present(a1=2)), job("y", (2,), present=present(a1=2))]
     seen = msgspec.structs.replace(view(members, small(4, 4)), memory=memory)
     decision = decide(GAVEL, seen, faithful=True)

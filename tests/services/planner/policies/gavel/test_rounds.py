@@ -61,7 +61,7 @@ def test_a_gang_that_does_not_fit_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(("owed_only", "expected"), [(False, [(0, 0), (1, 1)]), (True, [(0, 0)])])
-def test_what_is_left_over_serves_jobs_without_a_share(
+def test_left_over_gpus_serve_jobs_without_a_share(
     *, owed_only: bool, expected: list[tuple[int, int]]
 ) -> None:
     assert order((1.0, 0.0), (0.0, 0.0), owed_only=owed_only) == expected
@@ -111,7 +111,7 @@ def test_a_job_keeps_its_gpus() -> None:
     assert places(run("x", 2, a1=2), run("y", 2, a0=1, a1=1))["y"] == place_on(a0=1, a1=1)
 
 
-def test_a_newcomer_drives_nobody_out_without_need() -> None:
+def test_a_newcomer_moves_no_job_without_need() -> None:
     assert places(run("new", 4), run("x", 1, a0=1)) == {"new": place_on(a1=4), "x": place_on(a0=1)}
 
 
@@ -163,5 +163,5 @@ def test_a_memory_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize("memory", [b"", b"nonsense", msgspec.msgpack.encode(Memory(version=99, at=1.0))])
-def test_what_is_no_memory_is_an_empty_one(memory: bytes) -> None:
+def test_an_unreadable_memory_is_an_empty_one(memory: bytes) -> None:
     assert read(memory) == Memory()

@@ -69,7 +69,7 @@ def test_a_program_without_steps_left_is_stopped_and_says_nothing(capfd: pytest.
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_program_is_solved_whatever_pool_of_threads_others_began() -> None:
+def test_a_program_is_solved_beside_another_pool_of_threads() -> None:
     other = program()
     other._highs.resetGlobalScheduler(True)
     other._highs.setOptionValue("threads", 2)

@@ -46,7 +46,7 @@ def test_a_gang_that_no_type_holds_is_mixed(walk: str, place: dict[str, int]) ->
     assert all(len(offer.place) == 2 for offer in found.values())
 
 
-def test_what_is_taken_makes_the_rest_dearer() -> None:
+def test_gpus_that_were_taken_make_the_rest_dearer() -> None:
     case = Case([INTRODUCTION], cluster(v=3, k=3), walk="bottleneck", prices=WITH_SLOTS_OF_20)
     room = case.room.without(((case.levels.position[NodeId("v")], 1),))
     [offer] = [one for one in case.offers(0, room) if case.named(one.place) == {"v": 1, "k": 3}]
@@ -82,7 +82,7 @@ def test_a_network_price_is_paid_by_further_node() -> None:
     assert free.place == priced.place
 
 
-def test_consolidated_places_take_the_emptiest_nodes_whatever_their_type() -> None:
+def test_consolidated_places_take_the_emptiest_nodes_of_any_type() -> None:
     """Six GPUs, four of them on the slow node: two nodes do, where fastest first takes three."""
     model = Model(6, (1.0, 2.0), 60)
     case = Case([model], cluster(k0=4, v0=2, v1=2))

@@ -27,7 +27,7 @@ def test_jobs_of_one_workload_are_asked_about_once() -> None:
     assert found.rows[jobs[0].job_id] == found.rows[jobs[2].job_id]
 
 
-def test_of_very_wide_gangs_few_numbers_of_nodes_are_asked_about() -> None:
+def test_for_very_wide_gangs_only_some_numbers_of_nodes_are_estimated() -> None:
     assert counts(5) == (1, 2, 3, 4, 5)
     assert len(counts(1024)) < 40
     assert counts(1024)[-1] == 1024

@@ -68,7 +68,7 @@ def test_a_gang_mixes_types_and_runs_at_the_pace_of_the_slowest() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_one_type_mixes_nothing(policy: str) -> None:
+def test_a_cluster_of_one_type_has_no_mixed_gangs(policy: str) -> None:
     nodes = cluster(v0=4, v1=4)
     models = {name: Model(gpus, (1.0,), 50) for name, gpus in (("a", 3), ("b", 3), ("c", 2))}
     decision = planned(models, nodes, policy)
@@ -104,7 +104,7 @@ def test_utilities_are_comparable_between_models_unless_they_are_raw() -> None:
     assert set(chosen(planned(models, alone, utility="raw", restart_s=0))) == {"many"}
 
 
-def test_what_is_worth_less_the_later() -> None:
+def test_the_value_of_a_job_falls_with_its_completion_time() -> None:
     assert mean_speed((4.0, 1.0, 0.0), (2, 2, 8)) == 2.5
     assert value(20.0, 5.0, float("inf")) == 4.0
     assert value(20.0, 5.0, 3.0) == pytest.approx(20 / 5 - 20 / 8)
@@ -162,7 +162,7 @@ def test_a_job_of_unknown_speed_waits_for_an_estimate_and_one_that_runs_goes_on(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_that_must_stay_stays_whatever_its_count(policy: str) -> None:
+def test_a_job_that_must_stay_keeps_any_number_of_gpus(policy: str) -> None:
     models = {"a": Model(2, (1.0, 4.0), 16), "b": A}
     here = view_job("a", models["a"], ("k", "v"), present=present(k=1), stays=True)  # type: ignore[arg-type]
     shown = msgspec.structs.replace(seen({}, TWO_TYPES), jobs=(here, view_job("b", A, ("k", "v"))))  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_prices_follow_the_stake() -> None:
 
 
 @given(models=MODELS)
-def test_prices_rise_and_let_everybody_into_an_empty_cluster(models: list[Model]) -> None:
+def test_prices_rise_and_admit_every_job_to_an_empty_cluster(models: list[Model]) -> None:
     case = Case(models, cluster(v=4, k=4))
     prices = case.prices
     for kind, (low, high) in enumerate(zip(prices.low, prices.high, strict=True)):

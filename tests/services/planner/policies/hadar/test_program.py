@@ -87,7 +87,7 @@ def test_with_all_places_the_order_does_not_matter_here(order: tuple[int, ...]) 
     assert answer.value == pytest.approx(9.997803, abs=1e-6)
 
 
-def test_the_largest_payoff_is_asked_for_since_the_least_cost_is_nobody_s() -> None:
+def test_the_program_maximises_payoff_since_the_least_cost_places_no_job() -> None:
     """The paper's words, "minimum cost", name the empty set: every place costs something."""
     case = Case([A, B, C], cluster(v=2, k=2))
     worth = [model.work / (model.work / offer.rate) for model, offer in ((A, case.offers(0)[0]),)]
@@ -177,7 +177,7 @@ def test_without_a_beam_it_is_the_best_of_all_choices(models: list[Model], held:
     models=MODELS, held=HELD, beam=st.integers(1, 8), branches=st.integers(0, 3), seconds=st.floats(0.0, 2e-4)
 )
 @limits(max_examples=60, deadline=None)
-def test_whatever_the_beam_and_the_budget_gangs_are_whole_and_gpus_given_once(
+def test_gangs_are_whole_and_gpus_given_once_for_any_beam_and_budget(
     models: list[Model], held: dict[int, str], beam: int, branches: int, seconds: float
 ) -> None:
     case = with_held(models, held, every_occupied=False)

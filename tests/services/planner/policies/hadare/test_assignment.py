@@ -102,7 +102,7 @@ def test_one_more_copy_goes_to_a_job_that_is_the_only_one() -> None:
     assert grown(limited, no_copies(limited), Budget()).tolist() == [[True, True, False]]
 
 
-def test_of_equals_the_one_that_moves_nobody() -> None:
+def test_of_equal_assignments_the_one_without_moves_is_chosen() -> None:
     alike = [[5.0, 5.0], [5.0, 5.0]]
     for owners in ([0, 1], [1, 0]):
         here = shared(forking(alike, [100, 100]), owners)

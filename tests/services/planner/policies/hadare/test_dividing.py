@@ -71,7 +71,7 @@ def test_e5_among_all_as_printed() -> None:
     assert left == [3000, 412, 56, 8, 1, 0]
 
 
-def test_who_has_but_a_slow_node_still_gets_the_last_step() -> None:
+def test_a_job_with_only_a_slow_node_still_gets_the_last_step() -> None:
     """A fiftieth of one step, rounded, would be none for ever."""
     assert quotas(1, [0.5], 25.0) == [1]
     assert quotas(1, [0.5, 0.4], 25.0) == [1, 0]
@@ -139,7 +139,7 @@ def test_a_slow_node_does_not_make_a_job_slower_in_any_round(slow: float, copies
     assert grown(of, no_copies(of), Budget()).sum() == copies
 
 
-def test_a_round_that_is_all_overhead_forks_nobody() -> None:
+def test_a_round_that_is_all_overhead_forks_no_job() -> None:
     of = forking([[10.0, 10.0]], [36_000.0], start_s=15.0, period_s=15.0)
     assert trimmed(of, shared(of, [0, 0]), 15.0)[0].sum() == 1
     assert grown(of, no_copies(of), Budget()).sum() == 1

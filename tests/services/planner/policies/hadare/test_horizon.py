@@ -47,7 +47,7 @@ def test_a_job_has_one_copy_on_a_node_however_many_gpus_it_has() -> None:
     assert m_star(forking([[10.0]] * 5, [600] * 5, idle=[4])) == pytest.approx(75.0)
 
 
-def test_without_a_budget_nothing_is_said() -> None:
+def test_without_a_budget_there_is_no_bound() -> None:
     assert earliest_end_s(batch(forking([[10, 4, 2]], [600])), Budget(seconds=0.0)) is None
 
 
@@ -90,7 +90,7 @@ def cut(of: Forking, jobs: Ints, left: Floats | None = None) -> Forking:
 
 @given(of=forkings())
 @limits(max_examples=40, deadline=None)
-def test_of_many_jobs_the_bound_is_weaker_and_holds(of: Forking) -> None:
+def test_for_many_jobs_the_bound_is_weaker_and_still_holds(of: Forking) -> None:
     kept = np.flatnonzero(of.able().any(axis=1)).astype(np.int32)
     if not len(kept):
         return

@@ -84,7 +84,7 @@ def test_copies_are_on_the_nodes_that_run_them_and_others_run_jobs_alone() -> No
         assert isinstance(gangs[1].sync, Forked)
 
 
-def test_a_job_takes_what_is_faster_of_one_node_and_copies_on_the_others() -> None:
+def test_a_job_takes_one_fast_node_or_copies_on_the_others_whichever_is_faster() -> None:
     nodes = (*small("b", "c"), node("a", 1, gpus=1, gpu_type="a"))
     assert only(decide("hadare", view([task("x")], nodes), unlike)).gang == Gang.of(place_on(a=1))
     more = (*small("b1", "b2", "b3"), node("a", 1, gpus=1, gpu_type="a"))
@@ -166,7 +166,7 @@ def test_only_long_jobs_fork_where_that_is_asked_for() -> None:
         assert len(only(decision).gang.members) == nodes
 
 
-def test_who_may_not_be_moved_gets_copies_that_do_all_of_its_rest() -> None:
+def test_a_job_that_may_not_be_moved_gets_copies_for_all_of_its_rest() -> None:
     """They merge once, at the end: shares that sum to less would take the nodes with work left."""
     for literal in ("hadare-literal", "hadare-literal+copies=1"):
         seen = view([task("x", preemptible=False)], small("a", "b", "c"))
@@ -200,7 +200,7 @@ def test_nodes_that_run_no_copies_have_gangs_in_lockstep() -> None:
     assert fault(view([task("x"), task("y")], cluster), decision) is None
 
 
-def test_who_fits_no_node_has_no_configuration() -> None:
+def test_a_job_that_fits_no_node_has_no_configuration() -> None:
     decision = decide("hadare", view([task("x", (2,)), task("y")], small("a", "b")), unlike)
     assert {left.job_id: left.reason for left in decision.left} == {"x": Waiting.NO_CONFIGURATION}
 
@@ -270,7 +270,7 @@ def in_modes(seen: View, every: int = 1) -> View:
 )
 @given(seen=views(), every=st.integers(1, 3))
 @limits(max_examples=25, deadline=None)
-def test_whatever_nodes_run_copies_a_decision_is_sound(policy: str, seen: View, every: int) -> None:
+def test_a_decision_is_sound_for_any_nodes_that_run_copies(policy: str, seen: View, every: int) -> None:
     seen = in_modes(seen, every)
     decision = decide(policy, seen)
     assert fault(seen, decision) is None

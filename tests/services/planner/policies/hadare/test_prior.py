@@ -23,7 +23,7 @@ def test_it_takes_an_a2000_for_faster_than_a_3090() -> None:
     assert index("rtx-3090") / 2 == pytest.approx(14.5, abs=0.05)
 
 
-def test_only_what_was_not_measured_is_guessed() -> None:
+def test_only_speeds_that_were_not_measured_are_guessed() -> None:
     speed = np.array([[9.0, 3.0, 2.0, 1.0], [9.0, 3.0, 2.0, 1.0], [0.0, 3.0, 2.0, 1.0]])
     guess = np.array([[True] * 4, [False] * 4, [True, True, False, True]])
     found = guessed(speed, guess, TYPES)

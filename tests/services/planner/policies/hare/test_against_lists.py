@@ -100,7 +100,7 @@ def by_gangs(jobs: list[ListJob]) -> float:
     return found
 
 
-def test_shares_come_to_what_whole_tasks_do_and_gangs_to_much_more() -> None:
+def test_shares_come_close_to_the_list_of_tasks_and_beat_gangs() -> None:
     problems = [instance(seed) for seed in range(INSTANCES)]
     shares = np.array([by_shares(jobs) / by_list(jobs) for jobs in problems])
     gangs = np.array([by_gangs(jobs) / by_list(jobs) for jobs in problems])

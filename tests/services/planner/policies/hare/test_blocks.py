@@ -57,7 +57,7 @@ def test_tasks_go_to_where_they_end_first() -> None:
     assert own.round_s == pytest.approx(0.6)
 
 
-def test_what_an_exchange_leaves_goes_to_the_next_job() -> None:
+def test_time_left_by_an_exchange_goes_to_the_next_job() -> None:
     """The first job computes for 0.6 s of 0.8; a quarter of each GPU is left."""
     first, second = plan_of([wants(2, 0.6, 0.6, exchange_s=0.2), wants(1, 0.1, 0.1)], 2)
     assert first.round_s == pytest.approx(0.8)
@@ -69,12 +69,12 @@ def test_a_gpu_that_is_spoken_for_takes_no_more() -> None:
     assert [one.job for one in plan_of([wants(1, 1.0), wants(1, 1.0)], 1)] == [0]
 
 
-def test_a_job_that_can_use_no_gpu_that_is_left_gets_none() -> None:
+def test_a_job_that_can_use_none_of_the_gpus_left_gets_no_gpu() -> None:
     nowhere = wants(1, 1.0, np.inf)
     assert [one.job for one in plan_of([wants(1, 1.0, 1.0), nowhere, wants(1, 1.0, 1.0)], 2)] == [0, 2]
 
 
-def test_of_gpus_as_good_a_job_takes_those_that_it_likes() -> None:
+def test_of_equal_gpus_a_job_takes_its_preferred_ones() -> None:
     [own] = plan_of([wants(1, 1.0, 1.0, 1.0, own_node_gpus=frozenset({2}))], 3)
     assert own.tasks == {2: 1}
 
@@ -92,7 +92,7 @@ def test_no_rota_grows_beyond_the_gpus_of_its_first_job() -> None:
     assert [one.tasks for one in plan_of(queue, 2)] == [{0: 1}, {1: 1}, {0: 2}]
 
 
-def test_what_an_exchange_between_gpus_takes_is_weighed() -> None:
+def test_the_time_of_an_exchange_between_gpus_is_weighed() -> None:
     assert plan_of([wants(2, 1.0, 1.0, between_s=0.9)], 2)[0].tasks == {0: 1, 1: 1}
     assert plan_of([wants(2, 1.0, 1.0, between_s=1.1)], 2)[0].tasks == {0: 2}
 
@@ -107,7 +107,7 @@ def test_a_job_whose_turn_would_hold_up_the_others_waits() -> None:
 RUNS = Held(gpus=(0, 1), jobs=frozenset({1}))
 
 
-def test_who_comes_first_joins_the_room_of_who_runs_there_and_moves_nobody() -> None:
+def test_a_job_ahead_in_the_queue_joins_a_running_job_s_room_without_moving_it() -> None:
     queue = [wants(2, 1.0, 1.0, exchange_s=1.0), wants(2, 1.0, 1.0, exchange_s=1.0, moving_s=15.0)]
     [room] = rooms(queue, 2, held=[RUNS])
     assert (room.held, room.gpus, [block.job for block in room.blocks]) == (0, (0, 1), [0, 1])
@@ -125,7 +125,7 @@ def test_a_room_ends_where_that_is_worth_its_jobs_starts(moving_s: float, kept: 
 
 
 @pytest.mark.parametrize(("elsewhere_s", "moves"), [(0.9, False), (0.7, True)])
-def test_nobody_moves_for_rounds_that_are_little_shorter(elsewhere_s: float, moves: bool) -> None:  # noqa: FBT001
+def test_a_job_does_not_move_for_slightly_shorter_rounds(elsewhere_s: float, moves: bool) -> None:  # noqa: FBT001
     job = wants(1, 1.0, elsewhere_s, worth=1e4, moving_s=15.0)
     [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
     assert own.tasks == ({1: 1} if moves else {0: 1})
@@ -209,7 +209,7 @@ def test_every_round_has_its_tasks_and_they_are_where_they_can_run(queue: list[B
 
 
 @given(queues())
-def test_who_gets_no_gpu_finds_those_that_it_can_use_spoken_for_or_would_be_too_slow_there(
+def test_a_job_without_gpus_finds_its_usable_gpus_full_or_too_slow(
     queue: list[BlockJob],
 ) -> None:
     plan = plan_of(queue, ALL)

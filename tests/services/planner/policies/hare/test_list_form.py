@@ -54,7 +54,7 @@ def test_each_task_where_it_ends_first_is_the_optimum_here() -> None:
     assert weighted(TWO_JOBS, tasks) == least(TWO_JOBS, 2) == 9.0
 
 
-def test_whatever_gpu_is_idle_costs_more_here() -> None:
+def test_the_idle_rule_costs_more_here() -> None:
     order = by_midpoint(TWO_JOBS, relaxed_ends(TWO_JOBS, 2).ends)
     tasks = idle(TWO_JOBS, order, [0.0, 0.0])
     assert completions(TWO_JOBS, tasks) == [8.0, 4.0]
@@ -177,7 +177,7 @@ def test_every_task_of_the_idle_rule_ends_by_four_alpha_times_its_bound(
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=5))
 @settings(deadline=None, max_examples=40)
-def test_of_one_task_each_on_one_gpu_bound_optimum_and_wspt_are_the_same(own: list[tuple[int, int]]) -> None:
+def test_for_one_task_each_on_one_gpu_bound_optimum_and_wspt_agree(own: list[tuple[int, int]]) -> None:
     jobs = [
         ListJob(rounds=1, tasks=1, task_s=(float(task_s),), weight=float(weight)) for task_s, weight in own
     ]

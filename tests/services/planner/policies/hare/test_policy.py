@@ -141,7 +141,7 @@ def running(jobs: list[ViewJob], decision: Decision, stays: frozenset[str] = fro
 PAIR = [trains("first", gradient_bytes=100 * MB), trains("second", samples=5000.0, gradient_bytes=100 * MB)]
 
 
-def test_who_comes_takes_turns_in_a_rota_that_stays() -> None:
+def test_a_new_job_takes_turns_in_a_rota_that_stays() -> None:
     """All GPUs are held by two jobs of which one may not be moved; the third is the shortest."""
     before = decide("hare", view(PAIR, TWO))
     jobs = [*running(PAIR, before, frozenset({"second"})), trains("third", samples=100.0)]
@@ -156,7 +156,7 @@ def test_who_comes_takes_turns_in_a_rota_that_stays() -> None:
     assert sync(decision, "third").turns >= sync(decision, "second").turns
 
 
-def test_nobody_joins_a_rota_on_a_node_that_is_closed() -> None:
+def test_no_job_joins_a_rota_on_a_closed_node() -> None:
     before = decide("hare", view(PAIR, TWO))
     jobs = [*running(PAIR, before, frozenset({"first", "second"})), trains("third", samples=100.0)]
     shut = [msgspec.structs.replace(one, closed=True) for one in TWO]
@@ -171,7 +171,7 @@ def test_a_job_for_which_no_gpu_is_idle_could_still_run_somewhere() -> None:
     assert [one.reason for one in left] == [Waiting.OUTWEIGHED]
 
 
-def test_that_one_job_ends_stops_nobody() -> None:
+def test_the_end_of_one_job_stops_no_other() -> None:
     """Two jobs in turns on four GPUs; the one that is left has tasks on two of them."""
     cluster = [gpus("f0", 4, "fast")]
     jobs = [
@@ -229,7 +229,7 @@ def test_a_switch_that_takes_as_long_as_a_start_is_no_reason_to_move() -> None:
     assert node_of(known) == "s0"
 
 
-def test_who_waits_starts_where_its_processes_stand_by() -> None:
+def test_a_waiting_job_starts_where_its_processes_stand_by() -> None:
     """Two nodes alike but for that."""
     alike = [gpus("f0", 1, "fast"), gpus("f1", 1, "fast")]
     for name in ("f0", "f1"):
@@ -267,7 +267,7 @@ def test_jobs_go_on_together_only_where_no_cycle_holds_them_up(rate: float, toge
 
 @given(views(), st.data())
 @limits(max_examples=60, deadline=None)
-def test_what_is_planned_can_be_planned_on(seen: View, data: st.DataObject) -> None:
+def test_a_decision_can_be_the_start_of_the_next(seen: View, data: st.DataObject) -> None:
     """Some jobs end, others come, and some may not be moved."""
     jobs = [msgspec.structs.replace(one, present=None) for one in seen.jobs]
     there = frozenset(one.job_id for one in jobs if data.draw(st.booleans()))
@@ -298,7 +298,7 @@ def test_only_nodes_that_run_relaxed_gangs_are_used() -> None:
 
 @given(views())
 @limits(max_examples=30, deadline=None)
-def test_gpus_are_left_idle_only_where_nobody_waits_who_can_use_them(seen: View) -> None:
+def test_gpus_are_left_idle_only_where_no_waiting_job_can_use_them(seen: View) -> None:
     decision = decide("hare", seen)
     used = in_turns.held((one.job_id, one.gang) for one in decision.choices)
     able = [one for one in seen.nodes if "relaxed" in one.modes]

@@ -151,7 +151,7 @@ def test_task_by_task_on_single_gpus() -> None:
     assert task_exact(TRIO, (1.0, 3.0)) == pytest.approx({"1": 3.0, "2": 4.0, "3": 2.0})
 
 
-def test_the_policy_leaves_who_runs_where_it_is() -> None:
+def test_the_policy_leaves_running_jobs_where_they_are() -> None:
     """At 20 s job 2 keeps its group though job 1 is before it: job 1 has the other, and both end at 40 s."""
     jobs = {name: one._replace(task_s=(10.0,), arrives_at=10 * one.arrives_at) for name, one in TRIO.items()}
     run = simulated("hlas", [single(0, gpus=4)], jobs, groups=2, hlas_thresholds="10 30")
@@ -177,12 +177,12 @@ def test_hlas_without_predictions() -> None:
     assert mean_jct(run, THREE) == pytest.approx(20 / 3)
 
 
-def test_figure_12_is_the_same_if_who_stays_in_a_queue_goes_to_its_end() -> None:
+def test_figure_12_is_the_same_if_a_job_that_keeps_its_queue_goes_to_its_end() -> None:
     found = round_exact([(0,)], THREE, range(1, 12), enters_anew=True)
     assert "".join(each.job for each in found.rounds) == "123123233"
 
 
-def test_or_every_round_would_be_another_jobs() -> None:
+def test_re_entering_a_queue_after_each_round_alternates_jobs() -> None:
     """In one queue for all: who runs goes on, or two take turns of a round."""
     two = {name: Toy((1.0,), tasks=1, rounds=3) for name in ("1", "2")}
     kept, turns = (round_exact([(0,)], two, (100.0,), enters_anew=anew).rounds for anew in (False, True))

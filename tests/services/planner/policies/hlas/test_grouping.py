@@ -191,7 +191,7 @@ def test_a_node_that_comes_or_goes_has_groups_formed_again() -> None:
 
 
 @pytest.mark.parametrize("place", [{"a0": 3}, {"b0": 4}])
-def test_what_a_job_of_another_policy_holds_is_a_group(place: dict[str, int]) -> None:
+def test_the_gpus_of_a_job_of_another_policy_are_a_group(place: dict[str, int]) -> None:
     """Or of another memory: its GPUs are not those of the groups that it had."""
     own = {NodeId(name): gpus for name, gpus in place.items()}
     shape = formed(NODES, 2, afterwards(FIRST, x=(1,)), {JobId("x"): own}, speeds_of("one"))

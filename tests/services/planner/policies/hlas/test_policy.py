@@ -61,7 +61,7 @@ def waiting(decision: Decision) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_of_idle_groups_a_job_takes_the_one_where_its_processes_stand_by(number: int) -> None:
+def test_a_job_takes_the_idle_group_where_its_processes_stand_by(number: int) -> None:
     """Two nodes alike, a group on each: what a start takes is all that differs."""
     alike = [single(index, gpus=4, gpu_type=GpuType("g00")) for index in range(2)]
     one = toy("x", Toy(ALIKE, 4, 9))
@@ -74,7 +74,7 @@ def test_of_idle_groups_a_job_takes_the_one_where_its_processes_stand_by(number:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_of_groups_that_another_gives_up_too(number: int) -> None:
+def test_a_job_takes_the_released_group_where_its_processes_stand_by(number: int) -> None:
     alike = [single(index, gpus=4, gpu_type=GpuType("g00")) for index in range(2)]
     large = toy("x", Toy(ALIKE, 8, 999), 8.0 * 250)
     first = of(view([large], alike))
@@ -84,7 +84,7 @@ def test_of_groups_that_another_gives_up_too(number: int) -> None:
     assert [one.gang.configuration for one in decision.choices if one.job_id == "z"] == [place]
 
 
-def test_a_job_gets_groups_for_its_tasks_and_what_is_left_of_them_stays_idle() -> None:
+def test_a_job_gets_groups_for_its_tasks_and_their_spare_gpus_stay_idle() -> None:
     decision = asked([toy("x", Toy(ALIKE, tasks=3, rounds=9))])
     assert gpus(decision) == {"x": 3}
     assert waiting(
@@ -109,14 +109,14 @@ def test_groups_hold_gpus_of_both_types() -> None:
     assert tasks_of(decision.choices[0].gang) == {"g00": (2, 1, 1, 1), "g01": (1, 1, 1, 1)}
 
 
-def test_a_job_that_runs_grows_when_nobody_waits() -> None:
+def test_a_running_job_grows_when_no_job_waits() -> None:
     jobs = [toy("x", Toy(ALIKE, 3, 9)), toy("y", Toy(ALIKE, 8, 9))]
     first = asked(jobs)
     alone = asked(after(first, jobs)[1:], first)
     assert gpus(alone) == {"y": 8}
 
 
-def test_and_not_at_the_cost_of_others_however_far_behind() -> None:
+def test_a_running_job_does_not_grow_at_the_cost_of_others() -> None:
     jobs = [toy("y", Toy(ALIKE, 8, 99)), toy("x", Toy(ALIKE, 3, 999), submitted_at=1.0)]
     first = asked([jobs[1]])
     both = asked(after(first, [jobs[1]]) + jobs[:1], first)
@@ -182,7 +182,7 @@ def test_nodes_that_run_no_relaxed_gangs_are_left_alone() -> None:
     assert tasks_of(decision.choices[0].gang) == {"g01": (2, 2, 2, 2)}
 
 
-def test_what_is_measured_on_is_missing_from_idle_groups() -> None:
+def test_gpus_that_are_profiled_on_are_missing_from_idle_groups() -> None:
     nodes = [msgspec.structs.replace(EIGHT[0], idle=1), EIGHT[1]]
     jobs = [toy("x", Toy(ALIKE, 4, 9)), toy("y", Toy(ALIKE, 4, 9))]
     seen = view(jobs, nodes)
@@ -213,7 +213,7 @@ def test_a_queue_never_rises() -> None:
     assert queues(of(more, first, groups=2))["x"] == 2.0
 
 
-def test_in_a_queue_who_entered_it_first_is_first() -> None:
+def test_within_a_queue_jobs_are_in_order_of_entry() -> None:
     early, late = toy("early", Toy(ALIKE, 8, 999)), toy("late", Toy(ALIKE, 8, 999), submitted_at=5.0)
     ran = msgspec.structs.replace(late, samples_done=8.0 * 70)
     first = asked([early, ran])
@@ -281,7 +281,7 @@ def test_memory_has_an_end_however_many_jobs_have_run() -> None:
     assert queues(asked(after(decision, jobs), decision)) == queues(decision)
 
 
-def test_a_fragment_plan_leaves_who_runs_alone() -> None:
+def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
     """It shows only who waits, and what is idle."""
     jobs = [toy("x", Toy(ALIKE, 4, 99)), toy("y", Toy(ALIKE, 8, 99))]
     first = asked(jobs[:1])
@@ -296,7 +296,7 @@ def test_a_fragment_plan_leaves_who_runs_alone() -> None:
     assert gpus(third) == {"x": 4, "y": 4}
 
 
-def test_memory_whose_groups_are_not_there_is_none() -> None:
+def test_memory_that_names_missing_groups_is_discarded() -> None:
     jobs = [toy("x", Toy(ALIKE, 4, 99))]
     known = remembered(asked(jobs).memory)
     assert known.jobs[JobId("x")].groups == (0,)
@@ -361,7 +361,7 @@ def test_a_first_queue_shorter_than_any_round_is_left_after_the_first() -> None:
     assert decision.again_at == pytest.approx(100.0 + 10.0)
 
 
-def test_an_empty_cluster_places_nobody() -> None:
+def test_an_empty_cluster_places_no_job() -> None:
     decision = of(view([toy("x", Toy(ALIKE, 1, 9))], []))
     assert waiting(decision) == ["x"]
     assert of(view([], cluster(2))).choices == ()

@@ -96,7 +96,7 @@ def test_the_error_of_a_job_is_its_own() -> None:
 # ---- where it leads
 
 
-def test_a_job_stands_still_while_what_was_predicted_runs() -> None:
+def test_a_job_keeps_its_queue_while_its_predicted_rounds_run() -> None:
     yard, thresholds = yardstick(1.0, 1.0, 1), (2.0, 4.0, 8.0)
     place = QueuePlace().foreseeing(0, 3)
     seen = []
@@ -141,7 +141,7 @@ def alike(name: str, done: float = 0.0) -> ViewJob:
     return toy(name, Toy((10.0,), 1, 1000), done, workload=Fingerprint("same"))
 
 
-def test_the_first_of_its_kind_teaches_what_the_next_is_expected_to_run() -> None:
+def test_the_rounds_of_a_workload_s_first_job_predict_the_next_one() -> None:
     """It ran 7 rounds of 10 s; α is 1, so the next is expected to run 4 and begins in the fifth queue."""
     first = of([alike("a")], None, 100.0)
     ran = placed(alike("a", 5.0), first.choices[0].gang, 0.1)
@@ -174,9 +174,7 @@ def test_of_fig_12_with_three_rounds_predicted() -> None:
 
 
 @pytest.mark.parametrize(("policy", "first"), [("hlas", "long"), ("hlas-p", "short")])
-def test_who_is_like_jobs_that_ran_long_lets_those_by_that_are_like_short_ones(
-    policy: str, first: str
-) -> None:
+def test_a_job_of_a_long_workload_lets_jobs_of_a_short_one_pass(policy: str, first: str) -> None:
     """On one GPU, where one of either kind has ended; the long one came first."""
     ended: dict[Fingerprint, tuple[float, ...]] = {
         Fingerprint("long"): (200.0,),

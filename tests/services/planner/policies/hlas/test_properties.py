@@ -126,7 +126,7 @@ def test_no_group_idles_while_a_job_that_can_use_it_has_none_or_too_few(policy: 
 @pytest.mark.parametrize("policy", EVERY)
 @given(steps=runs())
 @limits(deadline=None, max_examples=12)
-def test_no_job_waits_while_one_behind_it_runs_on_what_it_could_use(policy: str, steps: Steps) -> None:
+def test_no_job_waits_while_a_less_urgent_one_runs_on_gpus_it_could_use(policy: str, steps: Steps) -> None:
     """Behind it in a later queue, or in the same one."""
     for seen, decision in played(steps, policy):
         urgency = urgencies(seen, decision)
@@ -168,7 +168,7 @@ def test_hlas_p_that_foresees_nothing_is_hlas(steps: Steps) -> None:
 @pytest.mark.parametrize("policy", EVERY)
 @given(steps=runs(), factor=st.floats(0.1, 100.0))
 @limits(deadline=None, max_examples=10)
-def test_what_jobs_are_said_to_be_changes_nothing(policy: str, steps: Steps, factor: float) -> None:
+def test_claimed_sizes_of_jobs_change_nothing(policy: str, steps: Steps, factor: float) -> None:
     for seen, decision in played(steps, policy):
         lied = [
             msgspec.structs.replace(job, samples=job.samples * factor, age_s=job.age_s * factor)
@@ -205,7 +205,7 @@ def test_neither_tasks_nor_batch_make_a_size(
 
 @given(runs(), st.permutations(range(4)))
 @limits(deadline=None, max_examples=20)
-def test_sizes_do_not_depend_on_who_is_grouped_with_whom(steps: Steps, order: list[int]) -> None:
+def test_sizes_do_not_depend_on_which_gpus_are_grouped(steps: Steps, order: list[int]) -> None:
     """The same number of groups, of other GPUs: every job is in the queue in which it would be anyway."""
     seen, decision = played(steps, "hlas")[-1]
     known = remembered(decision.memory)
@@ -225,7 +225,7 @@ def test_sizes_do_not_depend_on_who_is_grouped_with_whom(steps: Steps, order: li
 
 @given(st.lists(st.floats(0.0, 2e4), min_size=1, max_size=5), st.integers(1, 4))
 @limits(deadline=None, max_examples=40)
-def test_of_single_gpus_alike_the_queues_are_those_of_tiresias_by_time(ran_s: list[float], gpus: int) -> None:
+def test_on_equal_single_gpus_the_queues_are_those_of_tiresias_by_time(ran_s: list[float], gpus: int) -> None:
     """A task is a second, so a round is; jobs ran so long and wait."""
     ran_s = [float(round(each)) for each in ran_s]
     rows = [

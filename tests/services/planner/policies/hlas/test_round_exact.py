@@ -79,7 +79,7 @@ def test_deciding_between_events_changes_little() -> None:
     assert np.abs(found).max() < 0.12
 
 
-def test_that_rounds_are_cut_short_at_events_hardly_counts() -> None:
+def test_cutting_rounds_short_at_events_hardly_matters() -> None:
     """Or what a round takes would: what is off is another rule, and not that plans are made at events.
 
     Measured on all instances: 1.1 % either way; of rounds an eighth as long 0.2 %.
@@ -88,7 +88,7 @@ def test_that_rounds_are_cut_short_at_events_hardly_counts() -> None:
     assert np.abs(found).mean() < 0.008
 
 
-def test_dealing_all_groups_anew_would_be_further_off() -> None:
+def test_dealing_all_groups_from_scratch_is_further_off() -> None:
     """Measured on all instances, in whole rounds: +4.0 % and 25 % at worst, where ours are +0.9 and 11 %."""
     anew = off(lambda jobs: in_whole_rounds(jobs, dealt_anew), round_by_round, 20)
     ours = off(in_whole_rounds, round_by_round, 20)
@@ -107,13 +107,13 @@ GIVING = {
 """`early` comes to the second queue at 5 s, after a round; `late` at 6 s, after two. `new` is before both."""
 
 
-def test_by_the_paper_whoever_ends_its_round_first_gives_way() -> None:
+def test_in_the_paper_the_first_job_to_end_its_round_gives_way() -> None:
     """That is `early` at 10 s, though `late` is behind it; at 12 s, when both end a round, it goes on."""
     found = round_exact([(0,), (1,)], GIVING, LIMIT).ends
     assert found == pytest.approx({"new": 12.0, "early": 17.0, "late": 18.0})
 
 
-def test_here_the_last_in_order_does() -> None:
+def test_here_the_last_job_in_order_gives_way() -> None:
     """`late` gives way for 2 s; at once, or at the end of its round."""
     run = simulated("hlas", cluster(2), GIVING, knowing(GIVING), groups=2, hlas_thresholds="3.5")
     assert run.ends == pytest.approx({"new": 11.5, "early": 15.0, "late": 20.0})

@@ -46,7 +46,9 @@ def test_without_bounds_there_are_binomially_many(gpus: int, jobs: int) -> None:
 
 
 @given(demands=demands, spare=st.integers(0, 12))
-def test_all_are_found_in_order_and_use_what_can_be_used(demands: list[list[int]], spare: int) -> None:
+def test_all_categories_are_found_in_order_and_use_as_many_gpus_as_possible(
+    demands: list[list[int]], spare: int
+) -> None:
     gpus = sum(demand[0] for demand in demands) + spare
     found = Categories(demands, gpus)
     fits = [one for one in product(*demands) if sum(one) <= gpus]
@@ -67,7 +69,7 @@ def test_numbers_may_be_beyond_any_machine_word() -> None:
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.0, 364), (0.7, 109), (0.9, 36)])
-def test_the_rear_has_what_the_paper_says(alpha: float, expected: int) -> None:
+def test_the_rear_is_as_large_as_in_the_paper(alpha: float, expected: int) -> None:
     assert rear(364, alpha) == expected
 
 

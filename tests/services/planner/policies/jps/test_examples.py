@@ -119,7 +119,7 @@ def test_two_jobs_category_by_category() -> None:
     assert score == pytest.approx([0.9528, 0.7234, 0.4867], abs=5e-5)
 
 
-def test_two_jobs_are_sorted_by_what_they_take_on_all_gpus() -> None:
+def test_two_jobs_are_sorted_by_their_time_on_all_gpus() -> None:
     found = scene(two_jobs(), static=False)
     assert [job.job_id for job in found.jobs] == ["vgg19", "resnet18"]
     assert found.left / (found.rate @ found.supply) == pytest.approx([1_895.4, 10_881.4], abs=0.05)
@@ -204,7 +204,7 @@ def test_the_testbed_of_15(small: Looked) -> None:
 
 
 @pytest.mark.parametrize(("samples", "mean_s"), [(20, 4_073.72), (40, 4_002.40), (60, 3_972.81)])
-def test_what_a_sample_of_the_testbed_can_expect(small: Looked, samples: int, mean_s: float) -> None:
+def test_the_expected_best_of_a_sample_of_the_testbed(small: Looked, samples: int, mean_s: float) -> None:
     assert small.expected_best(samples, 109) == pytest.approx(mean_s, abs=0.005)
 
 

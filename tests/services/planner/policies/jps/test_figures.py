@@ -44,7 +44,7 @@ def test_has_on_15_is_fair_and_where_the_paper_has_it() -> None:
 
 
 @pytest.mark.parametrize("more", [{"v100": 3, "t4": 7}, {}, {"v100": 7, "t4": 3}, {"v100": 9, "t4": 1}])
-def test_has_finds_the_optimum_whatever_the_mix_of_types(more: dict[str, int]) -> None:
+def test_has_finds_the_optimum_for_any_mix_of_types(more: dict[str, int]) -> None:
     found = [faithful(policy, printed(5, **more)).objective for policy in ("has", "exhaustive")]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
 

@@ -65,7 +65,7 @@ def test_the_printed_market_need_not_end() -> None:
     assert printed_market(np.full((2, 2), 10.0), (1, 1), last=False) is None
 
 
-def test_of_equal_sums_the_one_that_serves_long_jobs_better() -> None:
+def test_of_equal_sums_the_one_better_for_long_jobs_is_chosen() -> None:
     """1,000 samples each: {A on the first, B on the second} has a mean of 83.3 s, the other 125 s."""
     rate = np.array([[10.0, 5.0], [20.0, 15.0]])
     flow = transported(market(rate, [1, 1], [1000.0, 1000.0]), ints(1, 1))
@@ -73,7 +73,7 @@ def test_of_equal_sums_the_one_that_serves_long_jobs_better() -> None:
     assert flow.tolist() == [[1, 0], [0, 1]]
 
 
-def test_of_like_types_a_job_keeps_what_it_has() -> None:
+def test_among_equal_types_a_job_keeps_its_gpus() -> None:
     for first in (0, 1):
         held = np.eye(2, dtype=np.int32) if first == 0 else np.eye(2, dtype=np.int32)[::-1].copy()
         flow = transported(market(np.full((2, 2), 10.0), [1, 1], held=held), ints(1, 1))

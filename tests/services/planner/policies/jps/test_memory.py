@@ -37,7 +37,7 @@ def test_where_there_is_room_shares_follow_speeds() -> None:
 
 
 @pytest.mark.parametrize("room", [1.0, 1.1, 1.3])
-def test_what_does_not_fit_goes_to_the_others(room: float) -> None:
+def test_samples_that_do_not_fit_go_to_the_other_gpus(room: float) -> None:
     most = int(room * BATCH)
     assert samples(shared({T4: 64 * BATCH, V100: most})) == (3 * BATCH - most, most)
 
@@ -47,5 +47,5 @@ def test_the_option_bounds_what_memory_would_allow() -> None:
     assert samples(shared(known, share_max=1.25))[1] == int(1.25 * BATCH)
 
 
-def test_what_nobody_measured_gets_a_batch() -> None:
+def test_a_type_that_was_not_measured_gets_one_batch() -> None:
     assert shared({}) == Gang.of(shared({}).configuration)

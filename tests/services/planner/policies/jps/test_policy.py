@@ -134,7 +134,7 @@ def test_jobs_take_part_as_they_came_until_the_gpus_are_dealt(policy: str) -> No
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_a_job_without_room_on_its_types_holds_nobody_up(policy: str) -> None:
+def test_a_job_without_room_on_its_types_does_not_hold_up_others(policy: str) -> None:
     jobs = [trains("first", {"t4": 10.0}, 1e4, 2), trains("second", {"t4": 10.0}, 1e4, 2)]
     jobs += [trains("third", {"t4": 10.0}, 1e4, 2), trains("fourth", {"v100": 20.0}, 1e4, 2)]
     jobs = [msgspec.structs.replace(one, demand=(2,)) for one in jobs]
@@ -151,7 +151,7 @@ def test_a_job_that_no_node_can_serve_has_no_configuration(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_where_types_forbid_every_category_each_job_gets_what_there_is(policy: str) -> None:
+def test_where_types_forbid_every_category_each_job_gets_the_gpus_of_its_type(policy: str) -> None:
     """Four GPUs and two jobs that run on one type each, with one GPU or three: (3, 1) has no room."""
     jobs = [
         msgspec.structs.replace(trains(name, {name: 10.0}, 1e4), demand=(1, 3)) for name in ("t4", "v100")
@@ -188,7 +188,7 @@ def test_fewer_are_looked_at_where_jobs_are_many() -> None:
     assert faithful("jps", seen).configurations == 50
 
 
-def test_the_exact_optimum_is_refused_with_numbers_and_what_runs_is_kept() -> None:
+def test_too_large_an_exact_optimum_is_refused_and_running_jobs_are_kept() -> None:
     jobs = [trains(f"j{index}", {**TWO_TYPES, "p100": 15.0}, 1e4, 60) for index in range(3)]
     nodes = [unlike(f"{name}-{index}", 9, name) for name in ("p100", "t4", "v100") for index in range(3)]
     seen = with_present(view(jobs, nodes), "j1", Gang.of(place_on(**{"t4-0": 3})))
@@ -199,7 +199,7 @@ def test_the_exact_optimum_is_refused_with_numbers_and_what_runs_is_kept() -> No
     assert left(decision) == {"j0": Waiting.OUTWEIGHED, "j2": Waiting.OUTWEIGHED}
 
 
-def test_the_same_reset_draws_the_same_and_another_draws_anew() -> None:
+def test_the_same_reset_draws_the_same_sample_and_another_a_new_one() -> None:
     seen = printed(10)
     found = {faithful("jps", seen, samples=5).objective for _ in range(3)}
     assert len(found) == 1
@@ -219,7 +219,7 @@ def test_a_market_by_prices_comes_to_the_same(alpha: float) -> None:
     assert by_flow == by_auction
 
 
-def test_weighing_jobs_by_what_a_sample_saves_repairs_the_paper_s_example() -> None:
+def test_the_weighted_variant_repairs_the_paper_s_example() -> None:
     assert faithful("has", two_jobs()).objective == pytest.approx(11_225.8, abs=0.05)
     assert faithful("has-weighted", two_jobs()).objective == pytest.approx(10_592.0, abs=0.05)
 
@@ -284,7 +284,7 @@ def test_optimus_shares_equally(policy: str) -> None:
     assert choice.gang.mode == "lockstep"
 
 
-def test_optimus_stops_where_nobody_gains() -> None:
+def test_optimus_stops_where_no_job_gains() -> None:
     """A slower GPU would hold the fast ones up: 2 · 20 on two V100 is as much as 4 · 10 on all."""
     seen = view([trains("only", TWO_TYPES, 1e4, 4)], two_jobs().nodes)
     [choice] = faithful("optimus-aware", seen, shares="equal").choices
@@ -293,7 +293,7 @@ def test_optimus_stops_where_nobody_gains() -> None:
     assert choice.gang.gpus == 4
 
 
-def test_optimus_deals_gpus_blindly_anew_with_every_seed() -> None:
+def test_optimus_deals_gpus_at_random_by_its_seed() -> None:
     places = [by_type(faithful("optimus", printed(5), seed=seed)) for seed in range(8)]
     assert any(one != places[0] for one in places)
     counts = [{name: sum(own.values()) for name, own in one.items()} for one in places]
@@ -350,7 +350,7 @@ def test_estimates_decide_between_categories() -> None:
     assert {one.throughput for one in decision.choices} == {500.0}
 
 
-def test_what_is_published_is_what_was_estimated() -> None:
+def test_the_published_throughput_is_the_estimated_one() -> None:
     decision = decide("jps", two_jobs())
     for one in decision.choices:
         expected = 10.0 * one.gang.gpus * (0.8 if one.gang.distributed else 1.0)
@@ -410,7 +410,7 @@ def test_a_job_without_epochs_is_one() -> None:
     assert decision.objective == pytest.approx(1e7 / (1754 + 2 * 884) + 2 / 3 * 558.44e6 / 0.625e9)
 
 
-def test_only_what_is_left_counts() -> None:
+def test_only_the_remaining_samples_count() -> None:
     whole, half = two_jobs(), two_jobs()
     jobs = tuple(msgspec.structs.replace(one, samples_done=one.samples / 2) for one in half.jobs)
     half = msgspec.structs.replace(half, jobs=jobs)

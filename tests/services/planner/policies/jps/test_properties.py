@@ -62,7 +62,7 @@ def test_jps_that_looks_at_all_is_has(seen: View) -> None:
 
 @given(resets(alike=True))
 @limits(deadline=None, max_examples=40)
-def test_of_like_gpus_shares_by_speed_are_equal(seen: View) -> None:
+def test_on_equal_gpus_shares_by_speed_are_equal(seen: View) -> None:
     equal, by_speed = (faithful(one, seen) for one in ("optimus", "optimus-lb"))
     assert equal == msgspec.structs.replace(by_speed, solve_s=equal.solve_s)
     assert all(one.gang.mode == "lockstep" for one in by_speed.choices)
@@ -120,7 +120,7 @@ def test_more_speed_is_less_time_and_twice_the_speed_half_of_it(left: float, own
     assert completion_s(left, 2 * own, 0.0, 0.0) == pytest.approx(completion_s(left, own, 0.0, 0.0) / 2)
 
 
-def test_an_exchange_takes_what_the_paper_s_formula_says() -> None:
+def test_an_exchange_takes_as_long_as_in_the_paper_s_formula() -> None:
     """E6: VGG-19 on 5 GPUs of a node with 300 Gb/s, on one of each of two nodes with 10 Gb/s between."""
     vgg19 = 558.44e6
     assert exchange_s(vgg19, 5, 300e9 / 8 / 2) == pytest.approx(0.0238, abs=5e-5)
@@ -220,7 +220,7 @@ def test_packing_gives_each_job_its_gpus_on_few_nodes(sizes: list[int], counts: 
 
 @given(resets())
 @limits(deadline=None, max_examples=30)
-def test_whatever_is_dealt_is_there(seen: View) -> None:
+def test_no_more_gpus_are_dealt_than_there_are(seen: View) -> None:
     jobs, supply = seen.jobs, np.array([one.idle for one in seen.nodes], dtype=np.int32)
     rate = np.array([[one.single_gpu[kind.gpu_type] for kind in seen.nodes] for one in jobs])
     held = np.zeros(rate.shape, dtype=np.int32)

@@ -31,7 +31,7 @@ def test_each_rule_by_hand(rule: PriorityRule, priority: float) -> None:
     assert RULES[rule](one, view([one], nodes(8))) == pytest.approx(priority)
 
 
-def test_finish_time_fairness_shares_with_all_who_are_present_and_mixes_the_types() -> None:
+def test_finish_time_fairness_shares_with_all_jobs_present_and_mixes_the_types() -> None:
     one = job(demand=(2, 4), submitted_at=40.0, single_gpu={FAST: 10.0, SLOW: 2.0})
     cluster = (node("a0"), node("b0", gpu_type=SLOW), node("c0", gpu_type="not for it"))
     crowd = view([one, *(job(str(other)) for other in range(7))], cluster)
@@ -52,7 +52,7 @@ def test_finish_time_fairness_counts_all_nodes_of_a_type() -> None:
     assert RULES["ftf"](one, view([one], nodes(8, 8))) == pytest.approx(60.0 / (1000.0 / 160.0) + 1.0)
 
 
-def test_finish_time_fairness_knows_of_nobody_less_than_one_job() -> None:
+def test_finish_time_fairness_counts_at_least_one_job() -> None:
     one = job(demand=(2, 4), submitted_at=40.0, single_gpu={FAST: 10.0})
     alone = view([one], nodes(8))
     assert RULES["ftf"](one, replace(alone, jobs_present=0)) == RULES["ftf"](one, alone)
@@ -74,7 +74,7 @@ def test_a_job_that_no_gpu_is_there_for_comes_last_in_finish_time_fairness() -> 
     assert ranking == [("here", pytest.approx(1.0, abs=0.2)), ("away", 0.0)]
 
 
-def test_of_a_job_that_did_more_than_it_had_nothing_is_left() -> None:
+def test_a_job_that_did_more_than_its_samples_has_none_left() -> None:
     assert left_share(job(samples_done=250.0)) == 0.75
     assert left_share(job(samples_done=1001.0)) == 0.0
 

@@ -77,13 +77,13 @@ def running(
     return {str(job_id): where for job_id, where in result.placed.items()}
 
 
-def test_skipping_starts_what_fits_and_strict_holds_it_up() -> None:
+def test_skipping_starts_jobs_that_fit_and_strict_order_holds_them_up() -> None:
     queue = [client("big", 8), client("small", 1)]
     assert running(queue, 4) == {"small": on(fast0=1)}
     assert running(queue, 4, strict=True) == {}
 
 
-def test_what_never_fits_holds_up_nobody() -> None:
+def test_a_job_that_never_fits_does_not_hold_up_others() -> None:
     assert running([client("giant", 0), client("small", 1)], 4, strict=True) == {"small": on(fast0=1)}
 
 
@@ -92,7 +92,7 @@ def test_a_line_is_held_up_by_its_own_jobs_only() -> None:
     assert running(queue, 4, strict=True) == {"b1": on(fast0=1)}
 
 
-def test_without_preemption_what_runs_stays_whatever_the_order() -> None:
+def test_without_preemption_running_jobs_stay_in_any_order() -> None:
     queue = [client("first", 8), client("runs", 4, fast0=4)]
     assert running(queue, 8) == {"runs": on(fast0=4)}
     assert running(queue, 8, preemptive=True) == {"first": on(fast0=8)}
@@ -136,7 +136,7 @@ def queues(draw: some.DrawFn) -> list[QueuedJob]:
 
 
 @given(queue=queues(), strict=some.booleans(), preemptive=some.booleans())
-def test_where_nobody_is_disturbed_the_walk_is_shorter_and_comes_to_the_same(
+def test_where_no_job_is_moved_the_shorter_walk_gives_the_same_result(
     *, queue: list[QueuedJob], strict: bool, preemptive: bool
 ) -> None:
     idle = free((8, 8), (8, 8))

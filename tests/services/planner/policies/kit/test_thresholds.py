@@ -10,7 +10,7 @@ OPTIONS = pytest.mark.parametrize("option", ["tiresias+thresholds", "hlas+hlas_t
 
 @OPTIONS
 @pytest.mark.parametrize("value", ["0", "60 0", "0.0 60", "00", "", "1e3", "-1", "60,240", "9" * 400])
-def test_what_is_no_number_above_zero_or_has_no_limit_is_refused(option: str, value: str) -> None:
+def test_a_threshold_that_is_not_a_finite_positive_number_is_refused(option: str, value: str) -> None:
     with pytest.raises(UnfitPolicy):
         Registry().find(f"{option}={value}")
 

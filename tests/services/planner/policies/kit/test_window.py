@@ -42,7 +42,7 @@ def test_it_stops_once_the_window_is_no_more_sensitive_than_the_queue() -> None:
     assert admitted(line, 1, 4) == ["j0", "j1"]
 
 
-def test_a_window_as_sensitive_as_the_queue_admits_nobody() -> None:
+def test_a_window_as_sensitive_as_the_queue_admits_no_job() -> None:
     line = queue((4, 1.5), (2, 1.0), (2, 2.0))
     assert admitted(line, 1, 4) == ["j0"]
 

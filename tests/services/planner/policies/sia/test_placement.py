@@ -36,7 +36,7 @@ def test_in_turns_each_job_begins_after_the_one_before() -> None:
     assert on(fresh(4, 8, 2), 8, 8, 8, placer=in_turns) == [{1: 4}, {0: 8}, {2: 2}]
 
 
-def test_in_turns_nobody_stays_but_those_that_are_pinned() -> None:
+def test_in_turns_only_pinned_jobs_stay() -> None:
     pinned = Grant(gpus=2, present={0: 2}, pinned=True)
     assert on([at(2, 1), pinned], 4, 4, placer=in_turns, node_gpus=4) == [{0: 2}, {0: 2}]
 

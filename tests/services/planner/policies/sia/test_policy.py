@@ -97,7 +97,7 @@ def test_a_goodput_is_the_mean_over_the_nodes_of_the_type() -> None:
     assert choice.throughput == pytest.approx((1.0 + 4.0) / 2 * 12 * 10.0 * 0.8)
 
 
-def test_of_many_nodes_some_are_asked_about_spread_evenly() -> None:
+def test_of_many_nodes_an_even_sample_is_estimated() -> None:
     """A large cluster has as many rows a job as one of 16 nodes a type, and its last nodes count too."""
     cluster = [node(f"a{index:02d}") for index in range(40)]
     wanted = Sia(FREE).wants(view([job("x", (2, 12))], cluster))
@@ -116,7 +116,7 @@ def test_jobs_of_one_workload_are_asked_about_once() -> None:
     assert decision.configurations == 5
 
 
-def test_what_a_type_has_not_the_gpus_for_is_asked_about_and_not_given() -> None:
+def test_a_count_larger_than_its_type_is_estimated_and_not_granted() -> None:
     """As if there were as many nodes like its own: the other type may need its curve."""
     cluster = [node("a0"), node("a1"), node("b0", gpu_type=SLOW)]
     seen = view([job("x", (1, 12), gpu_types=(FAST, SLOW))], cluster)
@@ -226,7 +226,7 @@ def test_the_first_known_type_of_those_listed_lends_its_curve(listed: str, throu
     assert (choice.gang.configuration, choice.throughput) == (place_on(c0=1), throughput)
 
 
-def test_a_job_of_which_nothing_is_known_begins_with_its_smallest_count() -> None:
+def test_a_job_without_estimates_begins_with_its_smallest_count() -> None:
     jobs = [job("known", (1,), gpu_types=(SLOW,)), job("unknown", (1, 2, 4))]
     seen = view(jobs, [node("a0"), node("b0", gpu_type=SLOW)])
     assert gpus(decide(SIA + FREELY, seen, estimator=speeds(b0=1.0))) == {"known": 1, "unknown": 1}
@@ -265,7 +265,7 @@ def test_a_running_job_whose_new_count_fits_no_node_stays_as_it_is() -> None:
         ("sia-min-count", {"rigid": 4}),
     ],
 )
-def test_what_the_smallest_goodput_of_a_job_counts(policy: str, counts: dict[str, int]) -> None:
+def test_variants_weigh_a_job_s_smallest_goodput_differently(policy: str, counts: dict[str, int]) -> None:
     jobs = [
         job("rigid", (4,), wait_s=1.0),
         job("narrow", (1,), wait_s=9.0),
@@ -284,7 +284,7 @@ def test_only_by_min_count_is_an_elastic_job_worth_its_smallest_count() -> None:
         assert gpus(decide(policy + FREELY, view(jobs, nodes(4)))) == counts
 
 
-def test_a_rigid_job_of_which_nothing_is_known_counts_for_its_gpus_too() -> None:
+def test_a_rigid_job_without_estimates_counts_for_its_gpus_too() -> None:
     jobs = [job("known"), job("unknown", (4,), gpu_types=(SLOW,), wait_s=1.0)]
     cluster = [node("a0", 0), node("b0", 4, gpu_type=SLOW)]
     seen = view([*jobs, job("other", (1,), gpu_types=(SLOW,), wait_s=9.0)], cluster)
@@ -298,7 +298,7 @@ def test_a_rigid_job_of_which_nothing_is_known_counts_for_its_gpus_too() -> None
     assert gpus(decide("sia-plain" + FREELY, seen, estimator=of_known)) == {"other": 1}
 
 
-def test_the_window_leaves_out_who_is_behind_its_edge() -> None:
+def test_the_window_leaves_out_jobs_behind_its_edge() -> None:
     """As Hops' own: the first of the queue whose least demands fill the GPUs."""
     jobs = [job("late", (8,), wait_s=1.0), job("first", (2, 4), wait_s=9.0), job("next", (2,), wait_s=8.0)]
     seen = view(jobs, nodes(4))
@@ -309,7 +309,7 @@ def test_the_window_leaves_out_who_is_behind_its_edge() -> None:
     assert (left.job_id, left.reason) == ("late", Waiting.OUTSIDE_WINDOW)
 
 
-def test_who_is_just_being_started_stays_though_the_window_ends_before() -> None:
+def test_a_starting_job_stays_although_it_is_outside_the_window() -> None:
     starting = msgspec.structs.replace(present(a0=2), starting=True)
     jobs = [job("first", (8,), wait_s=9.0), job("begun", (2,), wait_s=0.0, present=starting)]
     assert chosen(decide("sia+queue=window", view(jobs, nodes(8)))) == {"begun": place_on(a0=2)}
@@ -337,13 +337,13 @@ def test_the_authors_place_again_in_every_round() -> None:
     assert chosen(decide(FAITHFUL, view([one], nodes(8, 8)))) == {"x": place_on(a0=2)}
 
 
-def test_who_is_just_being_started_is_not_moved_by_the_authors_either() -> None:
+def test_the_authors_variant_does_not_move_a_starting_job_either() -> None:
     starting = msgspec.structs.replace(present(a1=2), starting=True)
     seen = view([job("x", (2,), present=starting)], nodes(8, 8))
     assert chosen(decide(FAITHFUL, seen)) == {"x": place_on(a1=2)}
 
 
-def test_what_a_restart_costs_may_depend_on_a_jobs_name() -> None:
+def test_the_cost_of_a_restart_may_depend_on_a_jobs_name() -> None:
     """A restart of 30 s is worth 4 GPUs to this job, one of 300 s is not: it has lost too much to them."""
     one = job("bert-1", (3, 4), present=present(a0=3), restarts=1, submitted_at=0.0)
     seen = view([one], nodes(8), at=400.0)

@@ -76,7 +76,7 @@ def test_a_choice_is_worth_at_most_the_bound_less_its_losses(problem: Problem) -
     assert priced.loss.min() >= -1e-12
 
 
-def test_of_many_jobs_hardly_more_than_one_configuration_each_is_solved() -> None:
+def test_with_many_jobs_little_more_than_one_configuration_each_is_solved() -> None:
     problem = program(jobs=400, capacity=(128, 128, 256), seed=1, ties=False)
     asked: list[int] = []
 

@@ -52,7 +52,7 @@ def test_an_unknown_type_has_the_curve_of_the_first_known_one_by_single_gpu_spee
     ]
 
 
-def test_which_known_type_is_first_is_a_matter_of_the_order_given() -> None:
+def test_the_first_known_type_follows_the_order_given() -> None:
     known = table([NAN], [10.0], [7.0])
     assert projected(known, np.array([[3.0, 2.0, 1.0]]), [2, 0, 1])[0, 0].tolist() == [21.0]
 
@@ -62,7 +62,7 @@ def test_a_type_of_which_something_is_known_is_not_projected() -> None:
     assert np.isnan(result[0, 1, 1])
 
 
-def test_of_an_unknown_job_the_smallest_count_of_every_type_is_worth_1() -> None:
+def test_the_smallest_count_of_an_unknown_job_is_worth_1_on_every_type() -> None:
     valid = np.array([[[True, True], [False, True]]])
     result = with_first_gains(table([NAN, NAN], [NAN, NAN]), valid)
     assert np.nan_to_num(result[0]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -77,7 +77,7 @@ def test_without_a_cost_restarting_is_free() -> None:
     assert restart_factor(np.array([0.0, 50.0]), np.array([3.0, 3.0]), 0.0).tolist() == [1.0, 1.0]
 
 
-def test_only_what_a_job_holds_now_keeps_its_value() -> None:
+def test_only_the_present_place_of_a_job_keeps_its_value() -> None:
     gain, present = table([4.0, 2.0]), np.array([[[False, True]]])
     assert discounted(gain, np.array([0.5]), np.array([True]), present)[0].tolist() == [[2.0, 2.0]]
     assert discounted(gain, np.array([0.5]), np.array([False]), present)[0].tolist() == [[4.0, 2.0]]

@@ -154,7 +154,7 @@ def test_a_lost_node_calls_for_a_first_plan() -> None:
     assert (running(one), len(one.plans)) == ([], 2)
 
 
-def test_a_completion_calls_for_a_plan_for_those_who_wait() -> None:
+def test_a_completion_calls_for_a_plan_for_waiting_jobs() -> None:
     one = stage()
     place = carried_out(one)
     one.tell(*in_queue("job-2", at=2.0, demand=(8,)))
@@ -164,7 +164,7 @@ def test_a_completion_calls_for_a_plan_for_those_who_wait() -> None:
     assert running(one) == ["job-2"]
 
 
-def test_a_demotion_while_nobody_waits_calls_for_none() -> None:
+def test_a_demotion_calls_for_no_plan_while_no_job_waits() -> None:
     one = stage()
     carried_out(one)
     one.until(100.0)

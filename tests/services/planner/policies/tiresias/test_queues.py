@@ -58,7 +58,7 @@ def test_the_authors_demote_one_queue_at_a_time() -> None:
     assert names(queues(job, AUTHORS, once)) == [[], [], ["a"]]
 
 
-def test_those_that_run_stand_before_those_that_wait() -> None:
+def test_running_jobs_come_before_waiting_ones() -> None:
     three = queues({A: seen(), B: seen(), C: seen()})
     assert names(settled(three, {C})) == [["c", "a", "b"], [], []]
 
@@ -114,7 +114,7 @@ def test_the_next_demotion_is_waited_for_and_with_the_authors_too_long(rules: Ru
     assert next_move_in(queues(job, rules), job, {A}, rules) == delay_s
 
 
-def test_nothing_moves_where_nothing_runs_and_nobody_is_promoted() -> None:
+def test_without_running_jobs_and_promotion_no_queue_changes() -> None:
     job = {A: seen(150.0)}
     assert next_move_in(queues(job), job, (), RULES) is None
 

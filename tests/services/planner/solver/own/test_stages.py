@@ -87,7 +87,7 @@ def test_eight_gpus_have_four_facets_beside_their_number() -> None:
 
 
 @pytest.mark.parametrize("gpus", [3, 4, 5, 6, 7, 8])
-def test_the_facets_leave_nothing_but_what_whole_gangs_are_worth(gpus: int) -> None:
+def test_the_facets_describe_the_hull_of_whole_gangs(gpus: int) -> None:
     """For any prices on sizes, the best fraction within the facets is worth what the best gangs are."""
     random = np.random.default_rng(gpus)
     limits = np.vstack([facets(gpus)[:, 1:], np.arange(1, gpus + 1) / gpus])
@@ -143,7 +143,7 @@ def test_two_configurations_exclude_each_other_if_no_plan_holds_both(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_a_clique_one_is_held_at_most_and_it_is_broken(seed: int) -> None:
+def test_a_broken_clique_has_exclusive_configurations_with_shares_above_one(seed: int) -> None:
     instance = drawn(seed, jobs=30, nodes=6)
     relaxation, found = relaxed(instance)
     found = with_facets(relaxation, found)
@@ -191,7 +191,7 @@ def legs(instance: Problem) -> tuple[Columns, list[Priced]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_prices_without_a_program_bound_what_any_choice_is_worth(seed: int) -> None:
+def test_prices_without_a_program_bound_every_choice(seed: int) -> None:
     instance = drawn(seed, jobs=3, nodes=2)
     best = by_hand(instance)
     assert all(best <= leg.found.bound + 1e-9 for leg in legs(instance)[1])
@@ -322,7 +322,7 @@ def best_with(instance: Problem, row: int) -> float:
 
 @pytest.mark.parametrize("gap", [0.0, 0.02, 0.1])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_not_branched_over_is_in_no_plan_worth_looking_for(seed: int, gap: float) -> None:
+def test_branching_leaves_out_only_columns_of_no_better_plan(seed: int, gap: float) -> None:
     instance = drawn(seed, jobs=4, nodes=2)
     relaxation, found = relaxed(instance)
     searching = search(instance, Effort(gap=gap, modelled=True))
