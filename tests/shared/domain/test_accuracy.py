@@ -76,13 +76,13 @@ def test_writing_the_checkpoint_is_no_running() -> None:
     assert (execution.measured, execution.seconds) == (10.0, 40.0)
 
 
-def test_what_was_in_the_checkpoint_before_was_not_done_now() -> None:
+def test_samples_of_the_checkpoint_before_the_run_do_not_count() -> None:
     order = msgspec.structs.replace(start_ordered(), samples_done=600.0)
     execution = one(plan(placement()), order, gang_formed(at=20), worker_stopped(at=120))
     assert execution.measured == 4.0
 
 
-def test_what_was_found_on_disk_counts_and_not_what_was_ordered() -> None:
+def test_the_restored_samples_count_and_not_the_ordered_ones() -> None:
     """Ordered from 0 samples, restored with 400: 600 of 1000 were done in the 100 s."""
     restored = worker_started(samples_restored=400.0)
     assert one(*running(), restored, worker_stopped(at=120.0)).measured == 6.0
@@ -112,7 +112,7 @@ def test_a_fragment_plan_leaves_the_round_s_placements_known() -> None:
         [plan(placement()), start_ordered(profile_iterations=30, place="pf-1"), worker_stopped(place="pf-1")],
     ],
 )
-def test_what_did_not_run_to_an_order_or_its_end_is_not_measured(story: list[Event]) -> None:
+def test_a_run_that_neither_completed_nor_stopped_on_order_is_not_measured(story: list[Event]) -> None:
     assert executions_of(story) == []
 
 

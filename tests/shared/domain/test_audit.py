@@ -102,7 +102,7 @@ def test_a_job_that_waits_is_not_lost() -> None:
 # ---- jobs
 
 
-def test_a_job_that_never_ends_is_lost_once_nothing_is_left_to_do() -> None:
+def test_a_job_without_an_end_is_lost_once_the_log_is_drained() -> None:
     assert rules(joined(), *in_queue(), drained=True) == ["job-lost"]
 
 
@@ -127,7 +127,7 @@ def test_a_job_must_not_start_before_it_is_queued() -> None:
     assert rules(joined(), submitted(), *running()) == ["state-table"]
 
 
-def test_nothing_happens_to_a_job_that_nobody_submitted() -> None:
+def test_a_job_that_was_not_submitted_has_no_facts() -> None:
     assert "state-table" in rules(joined(), preempted())
 
 
@@ -136,7 +136,7 @@ def test_an_order_to_start_must_not_follow_a_plan_from_after_the_end() -> None:
     assert rules(*log) == ["start-after-end"]
 
 
-def test_a_job_must_not_be_declared_started_by_somebody_who_read_of_its_end() -> None:
+def test_a_job_must_not_be_reported_started_after_its_end_was_read() -> None:
     log = [joined(), *in_queue(), *planned(), cancelled(), *up(), started()]
     assert rules(*log) == ["start-after-end"]
 
@@ -226,7 +226,7 @@ def fragment(*, place: str = "pl-b") -> Event:
     return plan(wants, kind=PlanKind.FRAGMENT, plan_id=PlanId("plan-2"))
 
 
-def test_a_fragment_plan_must_leave_what_runs_alone() -> None:
+def test_a_fragment_plan_must_leave_running_jobs_alone() -> None:
     log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(placement("a", on=config(node_1=4)))]
     assert rules(*log, fragment()) == ["node-overbooked"]
 
@@ -244,12 +244,12 @@ def test_a_fragment_plan_must_leave_what_runs_alone() -> None:
         ),
     ],
 )
-def test_a_fragment_plan_may_use_what_came_free(freed: Event) -> None:
+def test_a_fragment_plan_may_use_freed_gpus(freed: Event) -> None:
     log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(placement("a", on=config(node_1=4)))]
     assert "node-overbooked" not in rules(*log, freed, fragment())
 
 
-def test_a_new_leader_need_not_know_what_the_old_one_planned_meanwhile() -> None:
+def test_a_new_leader_need_not_know_the_old_one_s_last_plan() -> None:
     log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(placement("a", on=config(node_1=4)))]
     new = {"kind": PlanKind.FRAGMENT, "plan_id": PlanId("plan-2"), "token": 2}
     wants = placement("b", place="pl-b")
@@ -257,7 +257,7 @@ def test_a_new_leader_need_not_know_what_the_old_one_planned_meanwhile() -> None
     assert rules(*log, plan(wants, **new, made_from=len(log))) == ["node-overbooked"]
 
 
-def test_sequences_tell_what_a_plan_was_made_from_where_the_stream_holds_more() -> None:
+def test_sequences_say_which_facts_a_plan_was_made_from() -> None:
     log = [joined(), *in_queue(), plan(made_from=10)]
     assert rules(*log) == ["job-lost"]
     assert audit(log, seqs=[1, 2, 3, 11, 12]) == []
@@ -274,7 +274,7 @@ def test_a_plan_with_an_older_token_must_not_be_followed() -> None:
     assert rules(*log, start_ordered()) == ["stale-plan-followed"]
 
 
-def test_a_stale_plan_may_repeat_what_the_newer_one_says() -> None:
+def test_a_stale_plan_may_repeat_a_placement_of_the_newer_one() -> None:
     log = [joined(), *in_queue(), *planned(token=5), plan(placement(), token=4)]
     assert rules(*log, start_ordered()) == []
 
@@ -323,12 +323,12 @@ def peak_bytes(count: int) -> int:
     return peak
 
 
-def test_of_a_job_that_ended_no_more_is_kept_than_its_id() -> None:
+def test_only_the_id_of_an_ended_job_is_kept() -> None:
     """A fact alone has hundreds of bytes, and a job ten of them here."""
     assert (peak_bytes(2_000) - peak_bytes(200)) / 1_800 < 200
 
 
-def test_what_ended_long_ago_may_not_start() -> None:
+def test_a_job_that_ended_long_ago_must_not_start() -> None:
     done = Audit(kept=5)
     late = [start_ordered("job-0", place="pl-0"), started("job-0", place="pl-0")]
     for seq, fact in enumerate([*lives(20), profiled("job-0"), cancelled("job-0"), *late], start=1):
@@ -336,7 +336,7 @@ def test_what_ended_long_ago_may_not_start() -> None:
     assert [one.rule for one in done.found(drained=True)] == ["start-after-end", "start-after-end"]
 
 
-def test_no_more_is_found_than_anybody_would_read() -> None:
+def test_the_number_of_violations_is_bounded() -> None:
     log = [joined(), *(preempted(f"job-{number}", place=f"pl-{number}") for number in range(2_000))]
     assert len(audit(log)) == 1_000
 
@@ -358,7 +358,7 @@ def test_the_hash_depends_on_every_fact_and_their_order() -> None:
     assert event_log_hash([checkpointed(samples_done=1)]) != event_log_hash([checkpointed(samples_done=2)])
 
 
-def test_the_hash_leaves_out_what_the_machine_decides() -> None:
+def test_the_hash_leaves_out_times_that_depend_on_the_machine() -> None:
     fast, slow = plan(solve_s=0.1), plan(solve_s=9.9)
     assert event_log_hash([fast]) == event_log_hash([slow])
     assert event_log_hash([fast]) != event_log_hash([msgspec.structs.replace(fast, objective=2.0)])

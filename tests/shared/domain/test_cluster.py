@@ -29,7 +29,7 @@ def test_a_node_has_the_bandwidths_of_its_type() -> None:
     assert (node.link_bandwidth, node.network_bandwidth) == (1e10, 1e9)
 
 
-def test_a_type_that_nobody_describes_is_refused() -> None:
+def test_a_gpu_type_without_a_description_is_refused() -> None:
     with pytest.raises(InvalidCluster, match="GPU type t4 is not described"):
         nodes_of(cluster(group("t", gpu_type=GpuType("t4"))))
 

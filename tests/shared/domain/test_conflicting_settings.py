@@ -43,7 +43,7 @@ def test_every_condition_can_be_broken() -> None:
 
 
 @pytest.mark.parametrize("names", BROKEN, ids=" ".join)
-def test_what_breaks_one_is_refused_with_the_names_and_the_reason(names: tuple[str, ...]) -> None:
+def test_settings_that_break_a_condition_are_refused_with_names_and_reason(names: tuple[str, ...]) -> None:
     settings = BROKEN[names]
     [broken] = [each for each in CONDITIONS if not each.holds(settings)]
     assert broken.names == names

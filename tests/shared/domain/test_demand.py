@@ -101,13 +101,13 @@ def test_a_rule_and_a_table_of_learning_rates_are_one_too_many() -> None:
         job_spec(job_file(learning_rate=LearningRate(value=0.1), learning_rates={1: 0.1}))
 
 
-def test_gpu_types_are_sorted_and_none_means_any() -> None:
+def test_gpu_types_are_sorted_and_an_empty_list_means_any() -> None:
     types = [GpuType("v100"), GpuType("k80"), GpuType("v100")]
     assert job_spec(job_file(gpu_types=types)).gpu_types == ("k80", "v100")
     assert job_spec(job_file()).gpu_types == ()
 
 
-def test_modes_are_sorted_with_lockstep_among_them_and_none_means_any() -> None:
+def test_modes_are_sorted_and_include_lockstep_and_no_list_means_any() -> None:
     assert job_spec(job_file(modes=["relaxed", "forked"])).modes == ("forked", "lockstep", "relaxed")
     assert job_spec(job_file(modes=[])).modes == ("lockstep",)
     assert job_spec(job_file()).modes == ()

@@ -141,7 +141,7 @@ def test_quotas_are_whole_steps_of_the_rest() -> None:
     assert sum(gangs.quotas(forked(three), 100.0 * 64 - 1, 64).values()) == 100 * 64
 
 
-def test_what_is_divided_among_all_nodes_is_partly_left_by_those_that_got_a_copy() -> None:
+def test_dividing_among_all_nodes_leaves_samples_over_where_only_some_have_a_copy() -> None:
     """E5: three of five nodes train, and each round leaves a part of the rest to the next."""
     shares = tuple(FIVE[node] / 25.5 for node in (A, B, D))
     gang = Gang.of({A: 1, B: 1, D: 1}, Forked(shares=shares))
@@ -153,12 +153,12 @@ def test_what_is_divided_among_all_nodes_is_partly_left_by_those_that_got_a_copy
     assert left == [3000, 412, 56, 8, 1, 0]
 
 
-def test_a_rest_is_divided_among_those_who_have_it() -> None:
+def test_the_rest_is_divided_among_the_nodes_with_a_copy() -> None:
     """E5: 3000 steps on a, b, d: one round; the paper's division among all five takes five."""
     assert gangs.divided(3000, (10.0, 4.0, 8.0)) == (1364, 545, 1091)
 
 
-def test_copies_are_merged_by_what_each_has_done() -> None:
+def test_copies_are_merged_by_their_samples() -> None:
     assert gangs.merged(1000.0, (1600.0, 1300.0), 2320.0) == 1900.0
     assert gangs.merged(1000.0, (1600.0, 1300.0, 1100.0), 2320.0) == 2000.0
     assert gangs.merged(1000.0, (), 2320.0) == 1000.0
@@ -248,7 +248,7 @@ def test_samples_by_node_add_up_to_the_global_batch() -> None:
     assert gangs.samples(Gang.of(MIXED, Proportional(samples=(177, 207))), 128) == (177, 207)
 
 
-def test_what_a_lost_node_leaves_trains_no_more() -> None:
+def test_a_gang_without_a_lost_node_has_the_other_nodes() -> None:
     gang = forked(FIVE)
     rest = gangs.without(gang, A)
     assert rest is not None
@@ -268,7 +268,7 @@ RUNS_OR_PLANS = {
 """worlds and runners, which say what they run, and what is benchmarked"""
 
 
-def test_who_neither_runs_nor_plans_a_mode_does_not_name_it() -> None:
+def test_only_modules_that_run_or_plan_a_mode_name_it() -> None:
     """One struct, one meaning, one branch of the world: whoever else asks for a mode asks `gangs`."""
     others = {mode.__name__ for mode in Sync.__args__} - {"Lockstep"}
     naming = {
@@ -292,7 +292,7 @@ def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:
 
 
 @given(st.integers(1, 512), st.floats(1e-6, 1.0), st.floats(0.0, 1.0))
-def test_a_batch_that_surely_fits_fits_whatever_of_the_memory_is_fixed(
+def test_the_largest_safe_batch_fits_for_any_fixed_part_of_the_memory(
     batch_size: int, share: float, fixed: float
 ) -> None:
     """`fixed`: the part of what was taken that does not grow with the batch."""

@@ -21,7 +21,7 @@ GIGA = 1e9
         (0.1, 2.0, 2, 0.1 + 2.0 + 0.2 + 0.3),
     ],
 )
-def test_an_iteration_takes_what_equation_1_says(
+def test_an_iteration_takes_as_long_as_equation_1_says(
     data_s: float, exchange_s: float, pattern: int, expected: float
 ) -> None:
     taken = iteration_s(
@@ -35,7 +35,7 @@ def test_an_iteration_takes_what_equation_1_says(
     assert taken == pytest.approx(expected)
 
 
-def test_what_backward_cannot_hide_is_the_model_s_own() -> None:
+def test_the_part_that_backward_cannot_hide_is_the_model_s_own() -> None:
     """0.3 + (0.5 + 0.7 · 0.5) + 0.2: more than the 0.5 of the exchange alone, or than data."""
     taken = iteration_s(
         data_s=0.1,

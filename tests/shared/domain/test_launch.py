@@ -141,7 +141,7 @@ A_FOLDER = "an absolute path without .. and without control characters"
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(more: str, text: str) -> None:
+def test_invalid_launch_options_are_refused_in_words(more: str, text: str) -> None:
     assert refusal(more) == text
 
 
@@ -178,6 +178,6 @@ def test_a_name_ends_with_its_last_character() -> None:
     assert "lower-case letters" in refusal("project: |\n  p\n")
 
 
-def test_a_checkpoint_may_say_nothing_but_its_folder() -> None:
+def test_a_checkpoint_needs_only_its_folder() -> None:
     spec = of(checkpoint=Checkpoint(folder="/shared/c"))
     assert (spec.checkpoint_folder, spec.checkpoint_interval_s) == ("/shared/c", 600.0)

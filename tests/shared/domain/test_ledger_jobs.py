@@ -86,7 +86,7 @@ def test_a_run_knows_its_configuration_and_the_estimate_it_was_placed_by() -> No
     assert (run.gpus, run.throughput, run.layer) == (4, 10.0, Layer.THEORY)
 
 
-def test_progress_is_what_the_newest_checkpoint_holds() -> None:
+def test_progress_is_that_of_the_newest_checkpoint() -> None:
     assert job(*in_queue(), started(), checkpointed(samples_done=300)).samples_done == 300
 
 
@@ -131,7 +131,7 @@ def test_the_time_to_restore_is_lost_work_and_that_of_a_first_start_is_not() -> 
     assert job(*first, *again).lost_gpu_s == 12
 
 
-def test_a_run_knows_what_its_start_and_its_stop_took() -> None:
+def test_a_run_records_how_long_its_start_and_stop_took() -> None:
     first = [start_ordered(at=10.0), started(at=14.0)]
     stop = [worker_started(at=14.0), stop_ordered(at=50.0), stop_ordered(at=51.0), preempted(at=53.0)]
     again = [start_ordered(at=60.0, place="p2"), started(at=61.5, place="p2"), preempted(at=90.0, place="p2")]

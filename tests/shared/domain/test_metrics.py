@@ -69,7 +69,7 @@ def two_jobs() -> list[Event]:
     return [*finished("a", sub=0, start=10, end=60), *finished("b", sub=20, start=50, end=150)]
 
 
-def test_nothing_to_stand_on_is_none_and_never_nan() -> None:
+def test_figures_without_data_are_none_and_not_nan() -> None:
     assert {name: value for name, value in figures().items() if value is not None} == {
         "restarts": 0.0,
         "lost_work_gpu_s": 0.0,
@@ -113,7 +113,7 @@ def test_makespan_runs_from_the_first_submission_to_the_last_completion() -> Non
     assert figures(*two_jobs())["makespan_s"] == 150
 
 
-def test_what_was_before_the_first_submission_is_not_part_of_the_makespan() -> None:
+def test_time_before_the_first_submission_is_not_part_of_the_makespan() -> None:
     assert figures(*finished("a", sub=100, start=110, end=160))["makespan_s"] == 60
 
 
@@ -247,7 +247,7 @@ def test_fairness_counts_the_jobs_that_shared_the_cluster() -> None:
     assert found["jain_equal"] == pytest.approx(jain([100.0, 200.0])), "on half a GPU both take 200 s alone"
 
 
-def test_equal_shares_are_not_limited_by_what_a_job_asks_for() -> None:
+def test_equal_shares_are_not_limited_by_a_job_s_demand() -> None:
     """On half of four GPUs each takes 50 s, on the one that it asks for 100 s; they took 100 and 200 s."""
     jobs = [*in_queue("a", demand=(1,)), *in_queue("b", demand=(1,))]
     runs = [started("a", at=0), started("b", at=0, place="pl-2"), completed("a", at=100)]
@@ -296,7 +296,7 @@ def test_gpu_use_is_busy_over_available_time() -> None:
     assert (found["gru"], found["cru"]) == (0.25, 0.5)
 
 
-def test_use_counts_what_still_runs_up_to_now() -> None:
+def test_use_counts_running_workers_up_to_now() -> None:
     facts = [
         joined(gpus=4),
         joined("node-2", gpus=4),
@@ -372,7 +372,7 @@ def test_cluster_throughput_is_in_units_of_single_gpus(seconds: float) -> None:
     assert found["cluster_throughput_mean"] == pytest.approx(1005 / 10 / seconds)
 
 
-def test_cluster_throughput_now_is_what_the_running_jobs_were_placed_for() -> None:
+def test_the_present_cluster_throughput_is_the_planned_one_of_running_jobs() -> None:
     speeds = {V100: 10.0, K80: 2.0}  # 6 on the mean
     facts = [submitted("a"), *in_queue("a")[1:2], queued("a", single_gpu=speeds), *in_queue("b")]
     fast = msgspec.structs.replace(placement("a"), throughput=33.0)

@@ -74,7 +74,7 @@ def test_a_node_with_no_gpu_to_be_had_is_read_back_from_a_snapshot() -> None:
     assert again.node.gpus == 0
 
 
-def test_a_new_life_says_again_what_is_withheld() -> None:
+def test_a_new_life_replaces_the_withheld_gpus() -> None:
     again = msgspec.structs.replace(joined("two"), withheld={1: "broken"})
     assert after(joined(), withheld(0, 3), joined("two")) == after(joined("two"))
     assert after(joined(), withheld(0, 3), again).withheld == {1: "broken"}
@@ -108,7 +108,7 @@ class Counted(KnownNode):
 
 
 @given(st.lists(st.sampled_from(["one", "two"])))
-def test_what_somebody_keeps_beside_survives_a_new_life(lives: list[str]) -> None:
+def test_fields_of_a_caller_s_own_survive_a_new_life(lives: list[str]) -> None:
     nodes = {HERE: Counted(whole=a_node(HERE), workers=3)}
     for life in lives:
         fold_node(nodes, joined(life), lambda fact: Counted(whole=fact.node))

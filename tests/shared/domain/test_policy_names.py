@@ -42,12 +42,12 @@ def test_a_name_and_its_options(text: str, name: str, options: dict[str, str]) -
         ("x" * (LENGTH_MAX + 1), "characters at most"),
     ],
 )
-def test_what_is_no_policy_is_refused(text: str, complaint: str) -> None:
+def test_a_malformed_policy_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         parted(text)
 
 
-def test_a_stack_takes_what_is_installed_configured_or_allowed() -> None:
+def test_a_stack_accepts_installed_configured_and_allowed_policies() -> None:
     accepted = Accepted(("hops", "fifo"), "mine:Own+a=1", ("their:Own",))
     assert accepted.names() == ("fifo", "hops", "mine:Own", "their:Own")
     assert [accepted.refusal(name) for name in accepted.names()] == [None] * 4

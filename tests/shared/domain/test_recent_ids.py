@@ -9,7 +9,7 @@ def test_the_oldest_are_forgotten() -> None:
     assert "a" not in recent
 
 
-def test_what_is_added_again_keeps_its_age() -> None:
+def test_an_id_added_again_keeps_its_age() -> None:
     recent = RecentIds(2)
     assert [recent.add(name) for name in ("a", "b", "a", "c")] == [True, True, False, True]
     assert list(recent) == ["b", "c"]

@@ -33,7 +33,7 @@ def test_a_job_needs_a_process_for_each_gpu() -> None:
     assert [left(residents, A, gpus, room=8) for gpus in (1, 2, 1, 2)] == [False, False, True, True]
 
 
-def test_who_runs_makes_no_room() -> None:
+def test_a_running_job_makes_no_room() -> None:
     residents = Residents()
     residents.enter(A, 1, room=1)
     left(residents, B, room=1)

@@ -28,7 +28,7 @@ def test_a_job_alone_waits_for_its_exchange() -> None:
     assert period([B]) == pytest.approx(0.340)
 
 
-def test_of_a_job_alone_no_rounding_adds_up() -> None:
+def test_the_cycle_of_a_single_job_has_no_rounding_error() -> None:
     """It takes as long to the bit as its gang would outside a rota."""
     alone = turn(0.1, 0.3, exchange_s=0.2, rounds=3)
     assert period([alone]) == 3 * (0.3 + 0.2)
@@ -51,7 +51,7 @@ def test_rounds_of_a_job_are_spread_over_the_cycle() -> None:
     assert cycle([2, 3]) == (1, 0, 1, 0, 1)
 
 
-def test_a_third_job_fills_what_two_exchanges_leave() -> None:
+def test_a_third_job_fills_the_time_of_two_exchanges() -> None:
     one = turn(1.0, exchange_s=1.5)
     assert period([one, one]) == pytest.approx(2.5)
     assert period([one, one, turn(0.4)]) == pytest.approx(2.5)
@@ -81,7 +81,7 @@ rotas = st.lists(turns(), min_size=1, max_size=JOBS)
 
 
 @given(rotas)
-def test_no_cycle_is_shorter_than_what_a_gpu_computes(rota: list[Turn]) -> None:
+def test_no_cycle_is_shorter_than_the_work_of_one_gpu(rota: list[Turn]) -> None:
     loads = [sum(one.rounds * one.busy_s[0][gpu] for one in rota) for gpu in range(GPUS)]
     assert period(rota) >= max(loads) - NEAR
 

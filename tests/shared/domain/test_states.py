@@ -47,12 +47,12 @@ def test_a_job_can_be_cancelled_until_it_ends(state: JobState) -> None:
 
 @pytest.mark.parametrize("state", sorted(ENDED))
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.tag())
-def test_nothing_follows_the_end(state: JobState, fact: Event) -> None:
+def test_no_fact_follows_the_end_of_a_job(state: JobState, fact: Event) -> None:
     with pytest.raises(IllegalMove, match=state.value):
         next_state(state, fact)
 
 
-def test_a_job_that_nobody_submitted_can_only_be_submitted() -> None:
+def test_an_unknown_job_can_only_be_submitted() -> None:
     for fact in FACTS[1:]:
         with pytest.raises(IllegalMove, match="unknown"):
             next_state(None, fact)

@@ -7,5 +7,5 @@ def test_every_step_is_rounded() -> None:
     assert plain_sum([1e16, 1.0, 1.0]) == 1e16, "from Python 3.12 on the built-in sum is 1e16 + 2"
 
 
-def test_nothing_is_zero() -> None:
+def test_an_empty_sum_is_zero() -> None:
     assert plain_sum([]) == 0.0

@@ -36,7 +36,7 @@ def test_a_lost_copy_costs_its_own_steps_only() -> None:
     assert after([(A, 1600.0), (B, 1100.0), (D, 1300.0)]).merged(SAMPLES) == 2000.0
 
 
-def test_what_a_copy_says_counts_until_it_is_lost() -> None:
+def test_the_reported_progress_of_a_copy_counts_until_it_is_lost() -> None:
     tally, heard = after([(A, 1200.0), (B, 1100.0)]), {B: 1150.0}
     assert tally.merged(SAMPLES, heard) == 1350.0
     tally.end(B, saved=False)
@@ -61,7 +61,7 @@ def test_a_lone_copy_counts_no_more_than_the_job() -> None:
     assert tally.merged(SAMPLES) == SAMPLES
 
 
-def test_a_gang_counts_what_its_leader_counts() -> None:
+def test_a_gang_counts_the_samples_of_its_leader() -> None:
     tally = Tally.of(Gang.of({A: 2, B: 2}), BASE, 0.0)
     tally.count(B, 9999.0, 1.0)
     tally.count(A, 1500.0, 1.0)
@@ -69,14 +69,16 @@ def test_a_gang_counts_what_its_leader_counts() -> None:
 
 
 @given(COUNTS, st.randoms())
-def test_order_and_repetition_change_nothing(counts: list[tuple[NodeId, float]], random: Random) -> None:
+def test_a_tally_does_not_depend_on_order_and_repetition(
+    counts: list[tuple[NodeId, float]], random: Random
+) -> None:
     again = [*counts, *counts]
     random.shuffle(again)
     assert after(again).merged(SAMPLES) == after(counts).merged(SAMPLES)
 
 
 @given(COUNTS)
-def test_it_never_falls_and_never_exceeds_the_job(counts: list[tuple[NodeId, float]]) -> None:
+def test_a_tally_never_falls_and_never_exceeds_the_job(counts: list[tuple[NodeId, float]]) -> None:
     tally, before = copies(), BASE
     for node, samples in counts:
         tally.count(node, samples, 1.0)

@@ -47,7 +47,7 @@ def refused(value: object, kind: type) -> str:
         ({"gpu_types": []}, "$.gpu_types: it must be a list of length >= 1"),
     ],
 )
-def test_of_a_job(change: dict[str, object], said: str) -> None:
+def test_errors_of_a_job_file(change: dict[str, object], said: str) -> None:
     assert refused(JOB | change, JobFile).startswith(said)
 
 
@@ -68,11 +68,11 @@ def test_of_a_job(change: dict[str, object], said: str) -> None:
         ),
     ],
 )
-def test_of_a_scenario(workload: dict[str, object], said: str) -> None:
+def test_errors_of_a_scenario_file(workload: dict[str, object], said: str) -> None:
     assert refused(SCENARIO | {"workload": workload}, ScenarioFile).startswith(said)
 
 
-def test_where_there_are_no_fields_there_are_none() -> None:
+def test_a_struct_without_fields_says_that_there_are_none() -> None:
     class Nothing(msgspec.Struct, forbid_unknown_fields=True):
         pass
 

@@ -64,7 +64,7 @@ def test_a_fault_has_its_line_and_field(old: str, new: str, line: int, field: st
 
 
 @pytest.mark.parametrize("value", ["!!bool foo", "!!int ''", "!!float x", "!!timestamp foo"])
-def test_a_value_that_is_not_what_its_tag_says_has_its_line(value: str) -> None:
+def test_a_value_that_contradicts_its_yaml_tag_has_its_line(value: str) -> None:
     error = refused(GOOD.replace("width: 1e-1", f"width: {value}"))
     assert (error.line, error.field) == (4, None)
     assert "is no " in error.reason

@@ -52,14 +52,14 @@ async def log_of(bus: JetStreamBus) -> list[Event]:
     return found
 
 
-async def test_one_leads_and_the_other_waits(live: JetStreamNet) -> None:
+async def test_one_candidate_leads_and_the_other_waits(live: JetStreamNet) -> None:
     one, other = candidate(await live.client()), candidate(await live.client(), 2)
     assert await one.stand()
     assert not await other.stand()
     assert other.follows
 
 
-async def test_a_leader_that_slept_while_another_led_is_refused_all_it_says(live: JetStreamNet) -> None:
+async def test_a_leader_that_slept_while_another_led_cannot_publish(live: JetStreamNet) -> None:
     sleeper, waker = await live.client(), await live.client()
     one, other = candidate(sleeper), candidate(waker, 2)
     await leading(one)
@@ -79,7 +79,7 @@ async def test_a_leader_that_slept_while_another_led_is_refused_all_it_says(live
     assert tokens == sorted(set(tokens))
 
 
-async def test_who_began_to_lead_too_late_does_not(live: JetStreamNet) -> None:
+async def test_a_candidate_that_began_to_lead_too_late_is_fenced(live: JetStreamNet) -> None:
     """It slept between the lease and the fact that it leads."""
     slow, quick = await live.client(), await live.client()
     before = await slow.led_last(PLACER)
@@ -179,7 +179,7 @@ async def test_a_leader_that_renews_its_lead_too_late_is_refused(live: JetStream
         await slow.renew_lead(replace(led, repetition=1), 0)
 
 
-async def test_a_leader_behind_whose_fact_stands_what_nobody_can_read_is_refused(live: JetStreamNet) -> None:
+async def test_a_leader_is_fenced_by_an_unreadable_message_after_its_fact(live: JetStreamNet) -> None:
     """It tried to renew its lead for ever, and published nothing meanwhile."""
     bus = await live.client()
     led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
@@ -241,7 +241,7 @@ async def test_a_leader_is_not_deposed_by_its_own_renewal_before_it_is_confirmed
     assert await bus.still_leads()
 
 
-async def test_a_lease_that_is_won_again_makes_no_leader_of_one_who_was_followed(live: JetStreamNet) -> None:
+async def test_winning_the_lease_again_does_not_restore_a_superseded_leader(live: JetStreamNet) -> None:
     """Another led meanwhile and is gone; that it did was not to be learnt at the first attempt."""
     bus = await live.client()
     bus.__class__ = Uncertain
@@ -266,7 +266,7 @@ class WithoutLeases(JetStreamBus):
         raise Unavailable(f"nobody stores {key}")
 
 
-async def test_a_leader_whose_lease_nobody_can_renew_goes_on_while_the_stream_says_so(
+async def test_a_leader_without_a_renewable_lease_goes_on_while_the_stream_confirms_it(
     live: JetStreamNet,
 ) -> None:
     bus = await live.client()
@@ -285,7 +285,7 @@ async def test_a_leader_whose_lease_nobody_can_renew_goes_on_while_the_stream_sa
     holding.cancel()
 
 
-async def test_one_that_releases_is_followed_at_once(live: JetStreamNet) -> None:
+async def test_a_leader_that_releases_its_lease_is_replaced_at_once(live: JetStreamNet) -> None:
     one, other = candidate(await live.client()), candidate(await live.client(), 2)
     await leading(one)
     await one.release()
@@ -301,7 +301,7 @@ async def test_the_next_process_of_an_instance_takes_over_from_the_last_one(live
         await before.publish([cancelled("job-1")])
 
 
-async def test_questions_go_to_who_leads_and_not_to_one_that_sleeps(live: JetStreamNet) -> None:
+async def test_questions_go_to_the_leader_and_not_to_a_sleeping_instance(live: JetStreamNet) -> None:
     """See tests/live for processes: here the sleeper's subscription stands, and nobody answers behind it."""
     asleep, awake, asker = await live.client(), await live.client(), await live.client()
 

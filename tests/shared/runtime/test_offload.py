@@ -46,7 +46,7 @@ async def test_a_lane_does_one_thing_after_the_other(offload: Offload) -> None:
 
 
 @BOTH
-async def test_what_fails_in_a_lane_fails_for_whoever_asked(offload: Offload) -> None:
+async def test_an_error_in_a_lane_is_raised_at_its_caller(offload: Offload) -> None:
     lane = offload.lane("test")
     with pytest.raises(ZeroDivisionError):
         await lane.do(divmod, 1, 0)

@@ -11,7 +11,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_is_written_is_its_owners_alone_whatever_was_there(tmp_path: Path) -> None:
+def test_a_written_file_is_its_owners_alone_even_over_an_open_one(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.touch(mode=0o644)
     owner_only.write(path, b"sesame")

@@ -53,7 +53,7 @@ def test_a_module_that_cannot_be_loaded_is_one_kind_of_error(
         WORLDS.load("foreign_plugin:world")
 
 
-def test_a_file_without_what_is_named_is_called_by_its_path(tmp_path: Path) -> None:
+def test_a_missing_attribute_of_a_file_is_reported_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Mine: ...\n")
     with pytest.raises(UnknownPlugin, match=r"/mine\.py has no Own$"):
         WORLDS.load(f"{tmp_path}/mine.py:Own")

@@ -14,7 +14,7 @@ def _file(folder: Path, text: str) -> Path:
     return path
 
 
-def test_nothing_said_means_the_defaults() -> None:
+def test_without_configuration_the_defaults_hold() -> None:
     assert load_settings({"PATH": "/bin"}) == Settings()
 
 
@@ -40,7 +40,7 @@ def test_a_setting_answers_to_the_name_that_it_had_in_an_earlier_version(tmp_pat
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_of_both_names_of_a_setting_the_present_one_holds(order: int) -> None:
+def test_the_present_name_of_a_setting_wins_over_its_former_one(order: int) -> None:
     both = [("HOPYARD_LEAVE_S", "60"), ("HOPYARD_LEAVE_BEFORE_END_S", "90")]
     assert load_settings(dict(both[::order])).leave_before_end_s == 90.0
 
@@ -50,13 +50,13 @@ def test_a_bad_value_is_named_as_it_was_written() -> None:
         load_settings({"HOPYARD_LEAVE_S": "soon"})
 
 
-def test_former_names_lead_to_settings_and_are_none_themselves() -> None:
+def test_former_names_lead_to_settings_and_are_no_settings() -> None:
     names = set(Settings.__struct_fields__)
     assert names.issuperset(FORMER_NAMES.values())
     assert names.isdisjoint(FORMER_NAMES)
 
 
-def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+def test_an_empty_file_changes_no_setting(tmp_path: Path) -> None:
     assert load_settings({}, _file(tmp_path, "# all defaults\n")) == Settings()
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_settings({}, tmp_path / "nowhere.yaml")
 
 
-def test_what_the_image_chooses_by_is_no_setting() -> None:
+def test_the_variable_that_selects_a_service_is_no_setting() -> None:
     assert load_settings({"HOPYARD_SERVICE": "planner"}) == Settings()
 
 

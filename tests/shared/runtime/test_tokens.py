@@ -29,7 +29,7 @@ def test_a_file_that_was_opened_to_others_counts_again_once_it_is_closed(file: P
         assert (keyring.holder(token, time.time()) is not None) is counts, oct(mode)
 
 
-def test_what_could_not_be_read_once_is_read_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_file_is_read_again_after_a_failed_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, keyring = made(file), Keyring(str(file))
 
     def fails(_: Path) -> bytes:

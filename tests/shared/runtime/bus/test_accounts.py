@@ -47,7 +47,7 @@ from tests.guarded_nats import API, NODES, OWN, ROGUE, STREAMS, Guarded, subject
 from tests.shared.runtime.bus.bus_build import next_records, read_all
 
 
-async def test_a_service_tells_its_own_facts_and_no_others(guarded: Guarded) -> None:
+async def test_a_service_publishes_only_its_own_facts(guarded: Guarded) -> None:
     everything = {subject_of(kind, "x-1") for kind in FACTS.values()}
     for entry in TABLE:
         if not entry.on_every_node:
@@ -56,7 +56,7 @@ async def test_a_service_tells_its_own_facts_and_no_others(guarded: Guarded) -> 
                 assert await client.refused(everything) == everything - own, entry.name
 
 
-async def test_an_agent_tells_the_facts_of_its_node_and_no_others(guarded: Guarded) -> None:
+async def test_an_agent_publishes_only_facts_of_its_node(guarded: Guarded) -> None:
     everything = {subject_of(kind, node) for kind in FACTS.values() for node in (*NODES, "n-3")}
     own = {subject_of(kind, "n-1") for kind in OWN["agent"]}
     async with guarded.raw(ROGUE) as client:
@@ -66,7 +66,7 @@ async def test_an_agent_tells_the_facts_of_its_node_and_no_others(guarded: Guard
         assert await client.refused(everything) == everything - agents
 
 
-async def test_commands_tell_no_fact(guarded: Guarded) -> None:
+async def test_commands_publish_no_fact(guarded: Guarded) -> None:
     everything = {subject_of(kind, "x-1") for kind in FACTS.values()}
     async with guarded.raw(OPERATOR) as client:
         assert await client.refused(everything) == everything
@@ -139,7 +139,7 @@ async def test_a_service_changes_no_stream_but_admission_and_the_monitor(guarded
 
 
 @pytest.mark.parametrize("fact", [plan(), plan(plan_id=PlanId("Plan-A"))])
-async def test_what_is_refused_is_counted_logged_and_ends_whoever_tried(
+async def test_a_refused_publication_is_counted_logged_and_raised(
     guarded: Guarded, fact: PlanPublished
 ) -> None:
     with structlog.testing.capture_logs() as logs:
@@ -160,7 +160,7 @@ async def test_a_service_that_may_keep_no_facts_leads_all_the_same(guarded: Guar
         assert await Handoff(bus._connection, bus).take_over() == []
 
 
-async def test_a_fact_on_the_subject_of_another_is_nobodys(guarded: Guarded) -> None:
+async def test_a_fact_on_a_foreign_subject_is_not_read(guarded: Guarded) -> None:
     """An agent that may publish of its node alone puts a plan there."""
     async with guarded.raw(ROGUE) as client, guarded.bus("placer") as bus:
         subject = subject_of(OWN["agent"][0], "n-1")
@@ -184,7 +184,7 @@ LIE = ProfileFailed(
 """of an agent, about a job with its node's name and the measurement of another's"""
 
 
-async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_leads(guarded: Guarded) -> None:
+async def test_a_measurement_on_the_subject_of_0_1_counts_until_a_service_leads(guarded: Guarded) -> None:
     led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         stream = client.client.jetstream()
@@ -196,7 +196,7 @@ async def test_where_version_0_1_put_a_measurement_it_counts_until_somebody_lead
     assert [record.event for record in found] == [LIE, led, plan()]
 
 
-async def test_who_led_first_is_known_once_the_stream_has_dropped_it(guarded: Guarded) -> None:
+async def test_the_first_leader_is_known_after_the_stream_dropped_its_fact(guarded: Guarded) -> None:
     """Whoever leads for long says so again, and what is older goes to the archive."""
     led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
@@ -209,7 +209,7 @@ async def test_who_led_first_is_known_once_the_stream_has_dropped_it(guarded: Gu
             assert (record.seq, monitor.counts.malformed) == (3, 1)
 
 
-async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Guarded) -> None:
+async def test_a_message_with_a_fact_s_id_does_not_keep_the_fact_out_of_a_stream(guarded: Guarded) -> None:
     """The server drops what has the id of an earlier message, whoever sent that, and wherever it stands."""
     fact = plan()
     async with (
@@ -225,7 +225,7 @@ async def test_who_takes_the_id_of_a_fact_keeps_it_out_of_no_stream(guarded: Gua
         assert record.event == fact
 
 
-async def test_who_takes_the_id_by_which_a_service_leads_does_not_keep_it_from_leading(
+async def test_a_message_with_a_leader_s_id_does_not_keep_the_service_from_leading(
     guarded: Guarded,
 ) -> None:
     """Tokens are revisions of the bucket, which an agent sees in replies to its own values."""
@@ -282,7 +282,7 @@ async def test_all_that_an_agent_does_it_may(guarded: Guarded) -> None:
         assert bus.counts.subjects_refused == 0
 
 
-async def test_an_agent_reads_what_is_about_its_node_in_order_and_as_it_comes(guarded: Guarded) -> None:
+async def test_an_agent_reads_facts_about_its_node_in_order_as_they_come(guarded: Guarded) -> None:
     ordered = [stop_ordered(f"job-{number}", place=f"pl-{number}", node_id="n-1") for number in range(250)]
     others = [stop_ordered("job", place=f"pl-{number}", node_id="n-2") for number in range(10)]
     subjects = subjects_of([StopOrdered, NodeJoined], "n-1")
@@ -329,7 +329,7 @@ async def test_all_that_a_service_does_it_may(guarded: Guarded) -> None:
         assert bus.counts.subjects_refused == 0
 
 
-async def test_commands_find_and_release_what_is_in_quarantine(
+async def test_commands_list_and_release_quarantined_facts(
     guarded: Guarded,
 ) -> None:
     death = Death(seq=1, subject=joined("n-1").subject, fact="node.joined", error="E: x", deaths=2)
@@ -410,7 +410,7 @@ def test_an_account_has_the_same_credentials_for_as_long_as_it_is_there(tmp_path
     assert admitted(tmp_path, "n-1").read_bytes() != first
 
 
-def test_who_is_expelled_stays_out_at_the_next_start_until_it_is_admitted(tmp_path: Path) -> None:
+def test_an_expelled_node_stays_out_after_a_restart_until_it_is_admitted(tmp_path: Path) -> None:
     nodes = [NodeId("n-1"), NodeId("n-2")]
     ensure_accounts(tmp_path, nodes)
     assert expel(tmp_path, "n-1")
@@ -422,7 +422,7 @@ def test_who_is_expelled_stays_out_at_the_next_start_until_it_is_admitted(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["../planner", "a.b", "*", ">", "", "N", "a b"])
-def test_what_is_no_name_is_admitted_as_no_node(tmp_path: Path, name: str) -> None:
+def test_an_invalid_node_name_is_not_admitted(tmp_path: Path, name: str) -> None:
     with pytest.raises(Invalid, match="the name of a node has"):
         admitted(tmp_path, name)
     assert not folder_of(tmp_path).exists()
@@ -436,7 +436,7 @@ def test_an_agent_named_like_a_service_is_one_agent_all_the_same() -> None:
 PAIR = Path(__file__).parents[3] / "hopyard" / "api" / "certificate"
 
 
-async def test_nats_speaks_tls_with_whom_its_certificate_convinces(tmp_path: Path) -> None:
+async def test_nats_speaks_tls_with_clients_that_trust_its_certificate(tmp_path: Path) -> None:
     certificate, key = str(PAIR / "certificate.pem"), str(PAIR / "key.pem")
     ensure_accounts(tmp_path)
     server = NatsServer(tmp_path / "nats", accounts=lambda: accounts_in(tmp_path), tls=(certificate, key))

@@ -52,7 +52,7 @@ async def read(bus: JetStreamBus) -> list[int]:
     return found
 
 
-async def test_what_was_dropped_comes_first(live: JetStreamNet, tmp_path: Path) -> None:
+async def test_archived_facts_come_before_those_of_the_stream(live: JetStreamNet, tmp_path: Path) -> None:
     assert await read(await trimmed(live, tmp_path)) == list(range(1, FACTS + 1))
 
 
@@ -71,7 +71,7 @@ async def test_an_emptied_archive_is_damage(live: JetStreamNet, tmp_path: Path) 
         await read(bus)
 
 
-async def test_who_may_lack_facts_goes_on_behind_files_that_are_gone(
+async def test_a_reader_that_may_lack_facts_goes_on_after_missing_files(
     live: JetStreamNet, tmp_path: Path
 ) -> None:
     bus = await trimmed(live, tmp_path, may_lack=True)

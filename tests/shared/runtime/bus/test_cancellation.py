@@ -37,7 +37,7 @@ async def _publishes_for_ever(bus: Bus) -> None:
         await bus.last_seq()
 
 
-async def test_whoever_opens_a_connection_can_cancel_what_works_over_it(live: JetStreamNet) -> None:
+async def test_publishing_over_a_connection_can_be_cancelled(live: JetStreamNet) -> None:
     bus = await live.client()
     for _ in range(CANCELLATIONS):
         at_work = asyncio.create_task(_publishes_for_ever(bus))

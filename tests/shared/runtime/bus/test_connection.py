@@ -45,7 +45,7 @@ async def test_no_limit_of_the_stream_drops_facts(live: JetStreamNet) -> None:
     assert (await live.stream(FACTS_STREAM)).max_bytes == -1
 
 
-def test_an_answer_that_says_what_is_wrong_has_no_date() -> None:
+def test_an_error_response_has_no_time() -> None:
     """One of several servers answers so while they have no leader: a service ended by it."""
     with pytest.raises(Error, match=r"no time in .*no leader"):
         dated(b'{"error":{"code":503,"description":"no leader"}}')
@@ -69,7 +69,7 @@ async def test_no_server_is_unavailable_after_the_time_limit() -> None:
         await JetStreamBus.connect(settings, "service", timeout_s=0.3)
 
 
-async def test_an_address_that_is_none_is_named() -> None:
+async def test_an_invalid_nats_url_is_named() -> None:
     with pytest.raises(ValueError, match=r"nats_url: .*'localhost'"):
         await JetStreamBus.connect(Settings(nats_url="localhost"), "service")
 
@@ -88,7 +88,7 @@ async def test_a_service_waits_for_a_server_that_starts_later(tmp_path: Path) ->
     assert not server.running()
 
 
-async def test_who_does_not_answer_is_named_in_words(live: JetStreamNet) -> None:
+async def test_a_service_that_does_not_answer_is_named(live: JetStreamNet) -> None:
     asker, asleep = await live.client("admission"), await live.client("monitor")
     with pytest.raises(Unavailable, match=r"^monitor is not there to answer$"):
         await asker.ask(ShowStatus(), 10.0)
@@ -101,7 +101,7 @@ async def test_who_does_not_answer_is_named_in_words(live: JetStreamNet) -> None
         await asker.ask(ShowStatus(), 0.2)
 
 
-async def test_a_bus_that_is_away_is_named_in_words(live: JetStreamNet, nats: LiveNats) -> None:
+async def test_an_unreachable_bus_is_named(live: JetStreamNet, nats: LiveNats) -> None:
     """The client says `outbound buffer limit exceeded`."""
     bus = await live.client("admission")
     nats.kill()

@@ -92,7 +92,7 @@ async def test_nothing_wakes_a_reader_of_other_subjects(net: Net) -> None:
     await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_a_new_client_reads_what_was_published_before_it_came(net: Net) -> None:
+async def test_a_new_client_reads_facts_published_before_it_came(net: Net) -> None:
     first = await net.client()
     await first.publish([cancelled("a")])
     await first.close()
@@ -109,7 +109,7 @@ async def test_facts_are_fetched_by_their_sequences(net: Net) -> None:
     assert len(await bus.fetch(range(1, 301))) == 300
 
 
-async def test_what_is_not_there_is_left_out(net: Net) -> None:
+async def test_missing_sequences_are_left_out(net: Net) -> None:
     bus = await net.client()
     await bus.publish([cancelled("a")])
     await net.store("hopyard.job.a.cancelled", b"\x01\x02")
@@ -143,7 +143,7 @@ async def test_a_malformed_message_goes_to_the_dead_letters(net: Net) -> None:
     assert data == b"\x01\x02"
 
 
-async def test_nobody_takes_the_place_of_a_dead_letter_by_its_number(live: JetStreamNet) -> None:
+async def test_a_foreign_dead_letter_with_the_same_number_takes_no_other_s_place(live: JetStreamNet) -> None:
     bus = await live.client()
     await live.put_letter(b"of another", "service/1")
     await live.store("hopyard.job.a.cancelled", b"\x01\x02")

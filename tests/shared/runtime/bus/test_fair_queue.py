@@ -7,7 +7,7 @@ def queue(at_once: int = 2, at_once_of_one: int = 1, waiting_of_one: int = 3) ->
     return FairQueue(at_once=at_once, at_once_of_one=at_once_of_one, waiting_of_one=waiting_of_one)
 
 
-def test_each_has_his_turn_however_many_wait_before_him() -> None:
+def test_each_sender_has_its_turn_behind_any_number_of_messages() -> None:
     some = queue(at_once=10, at_once_of_one=10)
     for what in range(3):
         some.put("flood", what)
@@ -15,7 +15,7 @@ def test_each_has_his_turn_however_many_wait_before_him() -> None:
     assert [some.next() for _ in range(5)] == [("flood", 0), ("other", 9), ("flood", 1), ("flood", 2), None]
 
 
-def test_one_has_no_more_in_work_than_his_share() -> None:
+def test_one_sender_has_no_more_in_work_than_its_share() -> None:
     some = queue()
     some.put("flood", 1)
     some.put("flood", 2)
@@ -37,7 +37,7 @@ def test_all_together_have_no_more_in_work_than_there_is_room_for() -> None:
     assert some.next() == ("b", 2)
 
 
-def test_what_comes_beyond_is_dropped() -> None:
+def test_messages_beyond_the_limit_are_dropped() -> None:
     some = queue(waiting_of_one=1)
     assert some.put("flood", 1)
     assert not some.put("flood", 2)

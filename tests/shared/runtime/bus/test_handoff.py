@@ -82,7 +82,7 @@ async def left(state: State) -> list[EncodedFact]:
         return await after.take_over()
 
 
-async def test_what_the_stream_takes_at_once_is_not_kept(state: Deaf) -> None:
+async def test_facts_stored_at_once_are_not_kept(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
         before = await state.get(KEY)
@@ -90,7 +90,7 @@ async def test_what_the_stream_takes_at_once_is_not_kept(state: Deaf) -> None:
         assert await state.get(KEY) == before
 
 
-async def test_what_the_stream_does_not_take_is_left_to_the_next_leader_in_order(state: Deaf) -> None:
+async def test_facts_not_stored_are_left_to_the_next_leader_in_order(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
         await handoff.store_or_keep([A], never())
@@ -98,7 +98,7 @@ async def test_what_the_stream_does_not_take_is_left_to_the_next_leader_in_order
     assert await left(state) == [A, B]
 
 
-async def test_a_leader_finds_what_it_cannot_read_and_is_deposed(state: Deaf) -> None:
+async def test_a_leader_that_finds_an_unreadable_value_is_deposed(state: Deaf) -> None:
     """It tried again for ever, and its users waited."""
     async with leader(state) as handoff, asyncio.timeout(60.0):
         await handoff.take_over()
@@ -147,7 +147,7 @@ async def test_a_write_that_was_stored_though_it_seemed_to_fail_is_recognised(st
     assert await left(state) == [A]
 
 
-async def test_what_the_stream_takes_while_more_is_being_kept_is_cleared() -> None:
+async def test_facts_stored_while_others_are_being_kept_are_cleared() -> None:
     state, first = Slow(), asyncio.Event()
     async with leader(state) as handoff:
         await handoff.take_over()
@@ -179,7 +179,7 @@ async def test_a_write_that_seemed_to_fail_is_cleared_once_all_is_in_the_stream(
         await shown(state, nothing)
 
 
-async def test_what_nobody_waits_for_any_more_is_not_left_to_the_next_leader(state: Deaf) -> None:
+async def test_facts_of_a_cancelled_publication_are_not_left_to_the_next_leader(state: Deaf) -> None:
     async with leader(state) as handoff:
         await handoff.take_over()
         nothing = await kept(state)
@@ -194,7 +194,7 @@ async def test_what_nobody_waits_for_any_more_is_not_left_to_the_next_leader(sta
         await shown(state, nothing)
 
 
-async def test_behind_a_later_leader_nothing_is_kept(state: Deaf) -> None:
+async def test_a_deposed_leader_keeps_no_facts(state: Deaf) -> None:
     async with leader(state) as before, leader(state) as after:
         await before.take_over()
         await before.store_or_keep([A], never())
@@ -204,7 +204,7 @@ async def test_behind_a_later_leader_nothing_is_kept(state: Deaf) -> None:
     assert await left(state) == [A]
 
 
-async def test_what_the_stream_refuses_stays_kept_and_is_raised_with_the_next(state: Deaf) -> None:
+async def test_refused_facts_stay_kept_and_the_error_is_raised_with_the_next_ones(state: Deaf) -> None:
     async def refused() -> None:
         await asyncio.sleep(2 * SETTINGS.publish_timeout_real_s)
         raise Fenced("another leads")
@@ -223,7 +223,7 @@ async def publish_on(handoff: Handoff) -> None:
             await handoff.store_or_keep([B], asyncio.sleep(SETTINGS.publish_timeout_real_s / 2))
 
 
-async def test_what_is_too_much_for_one_message_waits_for_the_stream(state: Deaf) -> None:
+async def test_facts_too_large_for_one_message_wait_for_the_stream(state: Deaf) -> None:
     large = EncodedFact(A.subject, bytes(2**20), A.headers)
     async with leader(state) as handoff:
         await handoff.take_over()

@@ -14,7 +14,7 @@ def lease(bus: Bus, holder: str) -> Lease:
     return Lease(bus, KEY, holder.encode(), ttl_s=TTL_S)
 
 
-async def test_one_holds_it_until_it_is_released(net: Net) -> None:
+async def test_a_lease_is_held_until_it_is_released(net: Net) -> None:
     one, other = lease(await net.client(), "one"), lease(await net.client(), "other")
     token = await one.win()
     assert token is not None
@@ -27,7 +27,7 @@ async def test_one_holds_it_until_it_is_released(net: Net) -> None:
     assert later > token
 
 
-async def test_of_many_that_try_at_once_one_wins(net: Net) -> None:
+async def test_one_of_many_concurrent_candidates_wins(net: Net) -> None:
     clients = [await net.client() for _ in range(4)]
     tokens = await asyncio.gather(*(lease(bus, str(n)).win() for n, bus in enumerate(clients)))
     assert sum(token is not None for token in tokens) == 1
@@ -48,7 +48,7 @@ async def test_a_lease_that_ran_out_is_lost_and_may_be_won_again(net: Net) -> No
     assert second > first
 
 
-async def test_a_holder_that_lost_it_takes_it_from_nobody(net: Net) -> None:
+async def test_a_holder_that_lost_its_lease_does_not_take_it_back(net: Net) -> None:
     bus = await net.client()
     one, other = lease(bus, "one"), lease(bus, "other")
     await one.win()

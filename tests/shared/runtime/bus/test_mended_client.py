@@ -22,7 +22,7 @@ AGENTS_SUBJECT = f"hopyard-read.n-1.{'x' * 3_900}"
 """an agent may ask on it"""
 
 
-async def test_a_dead_letter_fits_the_server_whatever_an_agent_sent(live: JetStreamNet) -> None:
+async def test_a_dead_letter_of_any_size_fits_the_server(live: JetStreamNet) -> None:
     """The server closed the connection of whoever reported such a message, and for good."""
     bus = await live.client()
     largest = bytes(bus._connection.nats.max_payload)
@@ -70,7 +70,7 @@ async def test_reconnecting_outlives_a_proxy_that_refuses_a_web_socket(
     assert len(refused) == 1
 
 
-async def test_what_is_served_while_the_server_dies_is_served_by_the_next(tmp_path: Path) -> None:
+async def test_a_service_served_while_the_server_dies_is_served_by_the_next_one(tmp_path: Path) -> None:
     """A flush on its way was forgotten: after ten seconds the service gave up, though NATS was back."""
     server = NatsServer(tmp_path)
     await server.start()

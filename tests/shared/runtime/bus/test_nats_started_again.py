@@ -85,7 +85,7 @@ async def there(live: JetStreamNet, stream: str) -> None:
         (ROGUE, "agent", "waiting for a service that answers agents"),
     ],
 )
-async def test_what_a_start_waits_for_is_a_warning_once_it_lasts(
+async def test_a_long_wait_at_the_start_is_logged_as_a_warning(
     tmp_path: Path, user: str, name: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "LATE_S", 0.3)

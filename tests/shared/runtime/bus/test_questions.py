@@ -37,7 +37,7 @@ async def test_the_answer_sees_the_question(net: Net) -> None:
     assert asked == [ListJobs(states=("running",))]
 
 
-async def test_nobody_there_is_unavailable(net: Net) -> None:
+async def test_an_absent_server_is_unavailable(net: Net) -> None:
     with pytest.raises(Unavailable):
         await (await net.client()).ask(ListJobs(), 2.0)
 
@@ -64,7 +64,7 @@ async def test_an_answer_that_raises_is_a_refusal(net: Net) -> None:
     assert bus.counts.questions_refused == 1
 
 
-async def test_who_ends_before_it_has_answered_is_unavailable(net: Net) -> None:
+async def test_a_server_that_ends_before_answering_is_unavailable(net: Net) -> None:
     """And has not refused: whoever asks again may get an answer."""
 
     async def answer(_: Question) -> Message:
@@ -130,7 +130,7 @@ async def test_a_question_and_a_reply_may_be_larger_than_a_message(net: Net) -> 
     assert await bus.ask(question, 10.0) == estimates
 
 
-async def test_what_is_larger_than_any_question_is_refused(net: Net) -> None:
+async def test_a_question_above_the_limit_is_refused(net: Net) -> None:
     rows = bytes(QUESTION_MAX_BYTES)
     bus = await net.client("estimator")
     with pytest.raises(ValueError, match="at most"):

@@ -85,7 +85,7 @@ async def test_no_reply_comes_where_an_agent_steers_it(
         assert set(heard) == {ANSWERED[2]}
 
 
-async def test_an_agent_reads_what_is_about_its_node_and_its_own_values(guarded: Guarded) -> None:
+async def test_an_agent_reads_facts_about_its_node_and_its_own_values(guarded: Guarded) -> None:
     async with (
         guarded.bus("admission") as admission,
         guarded.bus("placer") as placer,
@@ -122,7 +122,7 @@ LARGE = [(asker, 3_000_000) for asker in ("admission", "estimator", OPERATOR)]
 
 
 @pytest.mark.parametrize(("asker", "size"), [*LARGE, ("admission", 10)])
-async def test_an_agent_answers_whoever_asks(guarded: Guarded, asker: str, size: int) -> None:
+async def test_an_agent_answers_every_asker(guarded: Guarded, asker: str, size: int) -> None:
     async def answer(_: Question) -> Message:
         return Refused(reason="x" * size)
 
@@ -134,7 +134,7 @@ async def test_an_agent_answers_whoever_asks(guarded: Guarded, asker: str, size:
             await bus.ask(msgspec.structs.replace(OUTPUT, node_id=NODES[1]), 5.0)
 
 
-async def test_nobody_is_asked_to_reply_where_no_inbox_is(guarded: Guarded) -> None:
+async def test_a_question_with_a_reply_subject_outside_the_inboxes_is_not_answered(guarded: Guarded) -> None:
     """Else who asks has another write on what is that other's own."""
 
     async def answer(_: Question) -> Message:
@@ -177,7 +177,7 @@ async def test_no_agent_asks_another(guarded: Guarded) -> None:
         assert not asked.is_set()
 
 
-async def test_who_announces_a_large_reply_chooses_no_subject_of_who_asked(guarded: Guarded) -> None:
+async def test_a_large_reply_cannot_be_announced_on_a_subject_of_the_asker(guarded: Guarded) -> None:
     subject = f"$KV.{STATE_BUCKET}.settings"
     async with guarded.bus("admission") as bus, guarded.raw(ROGUE) as client:
         revision = await bus.put("settings", b"{}")

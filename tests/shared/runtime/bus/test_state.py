@@ -9,7 +9,7 @@ from tests.shared.runtime.bus.bus_build import cancelled, until
 TTL_S = 1.0
 
 
-async def test_a_value_is_what_was_put_last(net: Net) -> None:
+async def test_a_value_is_the_last_one_put(net: Net) -> None:
     bus = await net.client()
     await bus.put("cursor/planner", b"1")
     revision = await bus.put("cursor/planner", b"2")
@@ -22,7 +22,7 @@ async def test_an_empty_value_is_a_value(net: Net) -> None:
     assert await bus.get("a") == (b"", revision)
 
 
-async def test_an_absent_key_is_none(net: Net) -> None:
+async def test_an_absent_key_has_no_value(net: Net) -> None:
     assert await (await net.client()).get("nothing") is None
 
 
@@ -94,7 +94,7 @@ async def test_a_large_blob_comes_back_whole(net: Net) -> None:
     assert await bus.load("planner") == blob
 
 
-async def test_a_blob_never_saved_is_none(net: Net) -> None:
+async def test_a_blob_that_was_never_saved_is_absent(net: Net) -> None:
     assert await (await net.client()).load("nobody") is None
 
 

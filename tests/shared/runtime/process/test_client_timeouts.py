@@ -38,7 +38,7 @@ def test_among_many_the_silent_are_overdue_sooner() -> None:
 
 
 @pytest.mark.asyncio
-async def test_who_is_being_answered_is_not_silent_and_begins_again_afterwards() -> None:
+async def test_a_connection_being_answered_is_not_overdue_and_has_a_full_limit_afterwards() -> None:
     timeouts, going_on = ClientTimeouts(), asyncio.Event()
     request = make_mocked_request("GET", "/")
 
@@ -57,7 +57,7 @@ async def test_who_is_being_answered_is_not_silent_and_begins_again_afterwards()
 
 
 @pytest.mark.asyncio
-async def test_who_was_answered_between_two_looks_begins_again() -> None:
+async def test_a_connection_answered_between_two_checks_has_a_full_limit_again() -> None:
     timeouts, request = ClientTimeouts(), make_mocked_request("GET", "/")
 
     async def handler(_: web.Request) -> web.StreamResponse:
@@ -70,7 +70,7 @@ async def test_who_was_answered_between_two_looks_begins_again() -> None:
 
 
 @pytest.mark.asyncio
-async def test_who_does_not_read_what_is_written_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience_module, "WRITE_LIMIT_S", 0.2)
     ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 

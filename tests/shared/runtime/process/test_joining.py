@@ -30,14 +30,14 @@ def test_an_agent_has_the_clock_and_the_limits_of_its_stack() -> None:
     }
 
 
-def test_secrets_and_what_is_one_machines_stay_where_they_are() -> None:
+def test_secrets_and_settings_of_one_machine_are_not_shared() -> None:
     shared = handed_on()
     assert shared is not None
     assert not {name for name in shared if "nats_" in name} - {"nats_replicas"}
     assert "web_port" not in shared
 
 
-def test_what_an_agent_sets_itself_stays() -> None:
+def test_an_agent_s_own_settings_win_over_the_stack_s() -> None:
     shared = handed_on()
     assert shared is not None
     environ = {"HOPYARD_SPEED": "1"}

@@ -32,7 +32,7 @@ def test_a_named_service_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["service"] for line in _lines(capsys)] == ["planner"]
 
 
-def test_what_json_does_not_know_is_shown_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_that_json_cannot_hold_are_logged_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(Settings())
     structlog.get_logger().info("odd", value=1 + 2j, error=KeyError("x"))
     [line] = _lines(capsys)
@@ -49,7 +49,7 @@ def test_an_exception_carries_its_traceback(capsys: pytest.CaptureFixture[str]) 
     assert "ValueError: invalid literal" in str(line["exception"])
 
 
-def test_the_level_holds_back_what_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs(Settings(log_level="warning"))
     structlog.get_logger().info("quiet")
     structlog.get_logger().warning("loud")

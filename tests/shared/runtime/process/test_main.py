@@ -157,7 +157,7 @@ async def until_it_says(words: str, port: int) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_what_runs_beside_a_service_takes_it_along_when_it_fails() -> None:
+async def test_a_failed_side_task_ends_its_service() -> None:
     """A watch that had failed watched no more, and nobody knew."""
 
     async def failing() -> None:
@@ -169,7 +169,7 @@ async def test_what_runs_beside_a_service_takes_it_along_when_it_fails() -> None
     assert found.group_contains(LookupError, match="the watch")
 
 
-async def test_what_runs_beside_a_service_ends_with_it() -> None:
+async def test_a_side_task_ends_with_its_service() -> None:
     ended = []
 
     async def watching() -> None:

@@ -109,7 +109,7 @@ async def test_copies_that_one_server_cannot_keep_are_an_error_of_the_settings(t
         await server.stop()
 
 
-async def test_the_password_is_not_for_everybody_to_read(tmp_path: Path) -> None:
+async def test_only_the_owner_can_read_the_password(tmp_path: Path) -> None:
     server = NatsServer(tmp_path, token="secret")
     await server.start()
     await server.stop()

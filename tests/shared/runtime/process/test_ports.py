@@ -21,7 +21,7 @@ def test_ports_are_all_different() -> None:
 
 
 @only_linux
-def test_whoever_asks_for_any_port_is_given_another() -> None:
+def test_a_held_port_is_not_given_to_a_request_for_any_port() -> None:
     held = HeldPorts(HOST, 50)
     with ExitStack() as stack:
         others = [stack.enter_context(socket.socket()) for _ in range(TRIES)]
@@ -43,7 +43,7 @@ async def test_a_server_listens_there_again_and_again() -> None:
     del held
 
 
-def test_it_is_anybodys_once_it_is_held_no_more() -> None:
+def test_a_released_port_can_be_bound() -> None:
     (port,) = (held := HeldPorts(HOST)).ports
     del held
     gc.collect()

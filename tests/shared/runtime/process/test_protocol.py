@@ -33,7 +33,7 @@ def test_an_earlier_one_is_not(stored: bytes | None) -> None:
     asyncio.run(taken())
 
 
-def test_admission_writes_the_number_and_who_joins_takes_it_for_no_setting() -> None:
+def test_admission_writes_the_protocol_number_and_agents_do_not_take_it_for_a_setting() -> None:
     async def written() -> None:
         bus = MemoryBus(LoopClock()).client(ANNOUNCER)
         await announce(bus, ANNOUNCER, Settings())

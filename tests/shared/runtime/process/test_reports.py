@@ -89,7 +89,7 @@ async def test_an_error_is_there_until_the_service_is_ended_on_purpose(bus: Memo
         assert ((await planner(bus)).restarts, (await planner(bus)).last_error) == (0, "")
 
 
-async def test_what_cannot_start_reports_its_one_line(bus: MemoryBus) -> None:
+async def test_a_failed_start_reports_its_one_line(bus: MemoryBus) -> None:
     with pytest.raises(SystemExit):
         async with reported(bus, "estimator"):
             raise SystemExit("hopyard estimator: the file is locked")
@@ -109,7 +109,7 @@ async def test_a_signal_ends_it_on_purpose(bus: MemoryBus) -> None:
     assert (await planner(bus)).state is ServiceState.ENDED
 
 
-async def test_one_that_was_killed_is_gone_and_its_next_life_says_so(bus: MemoryBus) -> None:
+async def test_a_killed_service_is_gone_and_its_next_life_reports_that(bus: MemoryBus) -> None:
     now = 1000.0
     await Reporter(bus, "planner", now=lambda: now).begin()
     [soon] = await reports(bus, now=lambda: now + 1.0)
@@ -142,7 +142,7 @@ async def test_a_service_that_becomes_ready_reports_it_before_the_next_renewal(b
     renewing.cancel()
 
 
-async def test_one_that_comes_to_lead_reports_it_before_the_next_renewal(bus: MemoryBus) -> None:
+async def test_a_service_that_begins_to_lead_reports_it_before_the_next_renewal(bus: MemoryBus) -> None:
     reporter, leading = Reporter(bus, "planner"), asyncio.Event()
     renewing = asyncio.create_task(reporter.renew(ready=lambda: True, leads=leading.is_set, troubles=tuple))
     while not reporter.up():
@@ -161,7 +161,7 @@ async def test_a_stack_made_again_elsewhere_knows_no_process_of_the_old_one(bus:
     assert await reports(bus) == ()
 
 
-async def test_what_a_stack_of_more_instances_left_has_ended(bus: MemoryBus) -> None:
+async def test_instances_beyond_the_present_number_have_ended(bus: MemoryBus) -> None:
     for instance in (1, 2, 3):
         await Reporter(bus, "planner", lambda: 100.0, instance=instance).begin()
     now = 100.0 + GONE_AFTER_REAL_S + 1

@@ -21,7 +21,7 @@ def steps() -> StepWatch:
     return StepWatch("placer", LATE_S)
 
 
-async def test_what_a_task_waits_for_is_said_with_its_place_again_and_again() -> None:
+async def test_the_place_where_a_task_waits_is_logged_repeatedly() -> None:
     ours = steps()
     waiting = asyncio.create_task(Mailbox(1).wait())
     with capture_logs() as logs:
@@ -40,7 +40,7 @@ async def test_what_a_task_waits_for_is_said_with_its_place_again_and_again() ->
     assert place.endswith(" wait")
 
 
-async def test_what_holds_up_the_event_loop_is_said_with_its_place() -> None:
+async def test_the_place_that_blocks_the_event_loop_is_logged() -> None:
     ours, lane = steps(), LiveOffload().lane("store")
     work = asyncio.create_task(lane.do(time.sleep, 10 * LATE_S))
     await asyncio.sleep(0)

@@ -59,7 +59,7 @@ async def test_without_one_it_is_in_the_clear() -> None:
         await site.close()
 
 
-def test_what_is_no_certificate_is_named(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_named(tmp_path: Path) -> None:
     file = tmp_path / "certificate.pem"
     file.write_text("nothing")
     with pytest.raises(ValueError, match=str(file)):

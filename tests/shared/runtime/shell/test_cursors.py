@@ -62,7 +62,7 @@ def test_a_service_starts_with_any_cursor(cursor: bytes) -> None:
 
 
 @pytest.mark.parametrize(("cursor", "done"), [(b"x", ["a", "b"]), (b"99999", [])])
-def test_what_was_not_done_is_done_where_the_cursor_cannot_be_read(cursor: bytes, done: list[str]) -> None:
+def test_pending_work_is_done_where_the_cursor_cannot_be_read(cursor: bytes, done: list[str]) -> None:
     """A cursor beyond the end is of a stream that has lost its last facts: those before were handled."""
 
     async def story() -> None:
@@ -87,7 +87,7 @@ def test_a_service_starts_where_the_fact_at_its_cursor_cannot_be_read() -> None:
     run(story)
 
 
-def test_a_service_waits_for_what_is_stored_while_the_bus_does_not_answer() -> None:
+def test_a_service_waits_for_its_stored_state_while_the_bus_does_not_answer() -> None:
     """As where three servers come up, and have no leader yet for some stream."""
 
     async def story() -> None:

@@ -67,7 +67,7 @@ async def true(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_it_replays_what_is_acknowledged_and_takes_over_with_the_rest(live: JetStreamNet) -> None:
+async def test_a_follower_replays_acknowledged_facts_and_takes_over_with_the_rest(live: JetStreamNet) -> None:
     ahead, behind = await live.client(NAME), await live.client(NAME)
     settings, clock, core = Settings(lease_real_s=1.0), ScaledClock(), Restorer()
     leader = Candidate(ahead, clock, settings, NAME, first=True)
@@ -122,7 +122,7 @@ class Electing(JetStreamBus):
             raise Unavailable("no leader yet")
 
 
-async def test_who_has_just_won_the_lead_waits_for_servers_that_elect(live: JetStreamNet) -> None:
+async def test_a_new_leader_waits_while_servers_elect_theirs(live: JetStreamNet) -> None:
     """Its process ended; taking over, admission has such an election held itself."""
     bus = await live.client(NAME)
     bus.__class__ = Electing

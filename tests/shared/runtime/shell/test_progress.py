@@ -23,7 +23,7 @@ def watched() -> Watched:
     return Watched()
 
 
-def test_who_owes_nothing_may_rest(watched: Watched) -> None:
+def test_a_service_without_pending_work_may_be_idle(watched: Watched) -> None:
     assert not watched.after(1e6)
 
 
@@ -68,7 +68,7 @@ def test_time_in_which_it_could_not_work_does_not_count(watched: Watched) -> Non
     assert watched.after(1.0)
 
 
-def test_what_was_done_last_stays_while_other_messages_come(watched: Watched) -> None:
+def test_the_last_activity_is_kept_while_other_messages_come(watched: Watched) -> None:
     assert watched.progress.last_activity == ("", None)
     watched.progress.record_activity("plan.published")
     did = watched.progress.last_activity

@@ -101,7 +101,7 @@ def test_its_own_fact_keeps_a_service_down() -> None:
 
 
 @pytest.mark.parametrize("snapshot_every", [1, 1_000])
-def test_what_is_released_is_handled_in_its_place(snapshot_every: int) -> None:
+def test_a_released_fact_is_handled_in_its_place(snapshot_every: int) -> None:
     async def story() -> None:
         bus = await planted()
         for _ in range(3):
@@ -117,7 +117,7 @@ def test_what_is_released_is_handled_in_its_place(snapshot_every: int) -> None:
     run(story)
 
 
-def test_a_quarantine_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_quarantine_is_empty() -> None:
     async def story() -> None:
         bus = await planted()
         await bus.put(key_of(NAME), b"\xff{")
@@ -127,7 +127,7 @@ def test_a_quarantine_that_cannot_be_read_is_none() -> None:
 
 
 @pytest.mark.parametrize("entry", TABLE, ids=lambda entry: str(entry.name))
-def test_what_a_service_may_not_pass_over_is_what_it_publishes(entry: ServiceEntry) -> None:
+def test_a_service_never_passes_over_the_facts_it_publishes(entry: ServiceEntry) -> None:
     source = import_module(f"{entry.module}.build").__file__
     assert source is not None
     _, _, rest = Path(source).read_text().partition(" own_facts=(")

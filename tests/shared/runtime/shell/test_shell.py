@@ -86,7 +86,7 @@ def test_a_task_that_a_crash_cut_off_is_done_in_the_next_life(tell: Tell) -> Non
     tell(story)
 
 
-def test_what_happens_between_two_lives_is_read_in_the_next(tell: Tell) -> None:
+def test_facts_published_between_two_lives_are_read_in_the_next(tell: Tell) -> None:
     async def story(stage: Stage) -> None:
         await stage.start()
         await stage.sleep(1)

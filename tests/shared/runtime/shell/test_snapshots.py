@@ -21,12 +21,12 @@ class Later(msgspec.Struct):
 BLOB = packed(7, Now(["a", "b"]), iter(["id-1", "id-2"]))
 
 
-def test_what_was_packed_comes_back() -> None:
+def test_a_packed_snapshot_is_unpacked() -> None:
     assert unpacked(BLOB, Now) == (7, Now(["a", "b"]), ["id-1", "id-2"])
 
 
 @pytest.mark.parametrize("blob", [b"", b"garbage", BLOB[:-4], packed(7, 1, [])])
-def test_what_is_damaged_cannot_be_read(blob: bytes) -> None:
+def test_a_damaged_snapshot_cannot_be_read(blob: bytes) -> None:
     with pytest.raises(UnreadableSnapshot):
         unpacked(blob, Now)
 
@@ -44,7 +44,7 @@ def test_a_renamed_field_is_not_read_as_an_absent_one() -> None:
         unpacked(BLOB, Renamed)
 
 
-def test_a_process_reads_what_another_of_the_same_version_packed() -> None:
+def test_a_process_reads_a_snapshot_of_another_process_of_its_version() -> None:
     """A computed default is a function, which every process has elsewhere."""
     program = (
         "import sys\n"

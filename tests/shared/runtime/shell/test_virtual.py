@@ -32,7 +32,7 @@ def test_timers_fire_in_their_order() -> None:
     assert run(story) == [1, 2, 3]
 
 
-def test_waiting_for_nothing_is_a_deadlock() -> None:
+def test_waiting_without_a_timer_is_a_deadlock() -> None:
     async def story() -> None:
         await asyncio.Event().wait()
 
