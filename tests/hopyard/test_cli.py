@@ -88,7 +88,7 @@ def test_a_command_brings_its_own_module(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["pss"]])
-def test_help_and_what_is_unknown_bring_all(words: list[str]) -> None:
+def test_help_and_unknown_commands_load_all_groups(words: list[str]) -> None:
     assert list(groups_for(words)) == list(GROUPS)
 
 

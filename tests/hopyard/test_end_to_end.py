@@ -107,7 +107,7 @@ async def test_a_demo_completes_every_job_and_breaks_no_rule(tmp_path: Path) -> 
     assert "simulated, round" in err
 
 
-async def test_a_simulation_prints_nothing_but_its_result(tmp_path: Path) -> None:
+async def test_a_simulation_prints_only_its_result(tmp_path: Path) -> None:
     arguments = ("simulate", "--scenario", "tiny", "--json", "--events", "events.ndjson")
     code, out, err = await ran(*arguments, cwd=tmp_path)
     assert code == 0

@@ -69,7 +69,7 @@ def test_a_folder_that_is_not_there_is_found_before_the_run(
     assert ran.err == "hopyard: nowhere/result: there is no folder nowhere\n"
 
 
-def test_a_folder_that_takes_nothing_is_named(hopyard: Hopyard, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Path) -> None:
     """Whatever a command writes there: on a read-only disk too a comparison ended with a traceback."""
     (tmp_path / "experiments").write_text("in the way of the folder")
     ran = hopyard("compare", "--scenario", "tiny", "--policies", "fifo,sjf")
@@ -87,7 +87,7 @@ def test_a_name_that_no_disk_takes_is_named(hopyard: Hopyard, tmp_path: Path, co
     assert ran.err.splitlines()[-1].startswith("hopyard: ")
 
 
-def test_what_an_error_quotes_controls_no_terminal(hopyard: Hopyard, tmp_path: Path) -> None:
+def test_quoted_text_in_an_error_cannot_control_the_terminal(hopyard: Hopyard, tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text('{"\\u001b[2J": 1}')
     ran = hopyard("submit", "own.json", "--api", NOBODY)
     assert (ran.code, "\x1b" in ran.err) == (2, False)
@@ -105,7 +105,7 @@ def test_an_empty_id_is_code_2(hopyard: Hopyard, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["accuracy", "calibrate --show"])
-def test_nobody_at_nats_is_code_3_and_one_line(
+def test_an_unreachable_nats_is_code_3_and_one_line(
     hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:1")

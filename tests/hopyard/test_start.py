@@ -50,7 +50,7 @@ def test_a_command_that_has_hardly_begun_ends_in_a_line(after_ms: int) -> None:
     assert (ended.returncode, ended.stderr) == (INTERRUPTED, "hopyard: interrupted\n")
 
 
-def test_where_json_is_asked_for_the_line_is_json() -> None:
+def test_with_json_requested_the_line_is_json() -> None:
     ended = stopped(0.02, "--json")
     assert ended.returncode == INTERRUPTED
     assert msgspec.json.decode(ended.stderr) == {
@@ -58,7 +58,7 @@ def test_where_json_is_asked_for_the_line_is_json() -> None:
     }
 
 
-def test_it_is_what_is_installed() -> None:
+def test_the_start_module_is_the_installed_entry_point() -> None:
     project = tomllib.loads((Path(start.__file__).parents[1] / "pyproject.toml").read_text())
     assert project["project"]["scripts"]["hopyard"] == f"{start.__name__}:{start.main.__name__}"
 

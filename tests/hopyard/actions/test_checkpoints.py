@@ -101,7 +101,9 @@ def linked_folder(path: Path, _: Path) -> None:
 
 
 @pytest.mark.parametrize("trick", [link, pipe, linked_folder])
-def test_what_is_no_file_of_the_jobs_is_not_read(tmp_path: Path, trick: Callable[[Path, Path], None]) -> None:
+def test_files_that_do_not_belong_to_the_job_are_not_read(
+    tmp_path: Path, trick: Callable[[Path, Path], None]
+) -> None:
     """A job's account may put anything there, and whoever makes backups may read more than it."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
@@ -119,7 +121,7 @@ def test_more_than_is_allowed_is_refused_before_it_is_read(tmp_path: Path) -> No
         copy_all(of(tmp_path, 100), tmp_path / "copies")
 
 
-def test_one_that_is_damaged_in_the_backup_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_damaged_in_the_backup_is_refused(tmp_path: Path) -> None:
     saved(tmp_path, A, 100, b"all of its state")
     copy_all(of(tmp_path), tmp_path / "copies" / CHECKPOINTS)
     file = kept_in(tmp_path, tmp_path / "copies")

@@ -29,7 +29,9 @@ def test_the_environment_and_a_settings_file_choose_otherwise(tmp_path: Path) ->
     assert environment(environ, {}) == environ
 
 
-def test_without_a_stack_nobody_knows_what_to_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_stack_an_address_to_join_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with pytest.raises(Unreachable, match="name one by --join nats://HOST:4222"):
@@ -47,7 +49,7 @@ def test_an_address_to_listen_on_is_a_host_and_a_port(text: str) -> None:
         listening(text)
 
 
-def test_nats_may_be_open_to_others_since_it_knows_who_comes() -> None:
+def test_nats_may_listen_on_any_address_since_it_authenticates() -> None:
     assert listening("127.0.0.1:4222") == Listen(host="127.0.0.1", port=4222)
     assert listening("[::1]:4222").host == "::1"
     assert listening("0.0.0.0:4222").host == "0.0.0.0"

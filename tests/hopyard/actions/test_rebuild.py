@@ -68,7 +68,7 @@ async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: 
     assert (made.facts, made.holding_up) == (FACTS, FACTS - DROPPED)
 
 
-def test_what_an_agent_said_where_it_may_not_is_not_learnt(tmp_path: Path) -> None:
+def test_messages_of_an_agent_on_foreign_subjects_are_not_learnt(tmp_path: Path) -> None:
     """NATS has it, and so does the archive: the server looks at subjects alone, and readers at the rest."""
     made = Remake(tmp_path / "store.duckdb", half_life_s=1e6, counts=True)
     lie, seen = drained("node-2"), observed("a0")
@@ -80,7 +80,7 @@ def test_what_an_agent_said_where_it_may_not_is_not_learnt(tmp_path: Path) -> No
     assert (made.facts, made.observations) == (1, 1)
 
 
-def test_who_interrupts_it_does_not_wait_for_all_that_is_archived(tmp_path: Path) -> None:
+def test_an_interrupted_rebuild_does_not_read_the_rest_of_the_archive(tmp_path: Path) -> None:
     """Where a loop ends it waits for its threads."""
     taken: list[bytes] = []
 

@@ -31,7 +31,7 @@ def test_a_name_that_no_process_has_is_refused_with_those_there_are() -> None:
         named(["planer", "profiler"], THERE)
 
 
-def test_where_no_stack_runs_nothing_is_to_be_restarted(tmp_path: Path) -> None:
+def test_without_a_running_stack_a_restart_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="no stack runs on"):
         list(restart(tmp_path, ()))
     gone = StackFile(api_url="http://127.0.0.1:1", nats_url="", pid=_ended(), pids={}, ports={})

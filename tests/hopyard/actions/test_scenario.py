@@ -20,7 +20,7 @@ def test_columns_are_typed_in_one_word() -> None:
         ("", "submit=date,gpus=n"),
     ],
 )
-def test_what_is_no_column_is_refused_with_what_there_is(text: str, complaint: str) -> None:
+def test_an_unknown_column_is_refused_with_the_choices(text: str, complaint: str) -> None:
     with pytest.raises(Invalid, match=complaint):
         named_columns(text)
 

@@ -27,7 +27,7 @@ def test_an_agent_gets_a_whole_node_and_a_word_before_the_end(tmp_path: Path) ->
     assert "--account" not in text
 
 
-def test_what_is_asked_for_stands_in_the_script(tmp_path: Path) -> None:
+def test_requested_options_are_in_the_batch_script(tmp_path: Path) -> None:
     asked = Allocation(
         name="lab", partition="gpu", time="1-00:00:00", account="us", gres="gpu:a100:8", constraint="ib&fast"
     )
@@ -37,7 +37,7 @@ def test_what_is_asked_for_stands_in_the_script(tmp_path: Path) -> None:
     assert "--constraint='ib&fast'" in text
 
 
-def test_a_shell_can_read_it_whatever_the_folder_is_called(tmp_path: Path) -> None:
+def test_the_batch_script_is_valid_for_any_folder_name(tmp_path: Path) -> None:
     script = tmp_path / "agent.sh"
     script.write_text(batch_script(WANTED, Path("/a b/$c'd"), python="/e f/python", leave_s=120.0))
     done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
@@ -61,7 +61,7 @@ def test_a_time_is_read_as_slurm_reads_it(text: str, seconds: float | None) -> N
     assert limit_of(text) == seconds
 
 
-def test_a_time_that_is_none_or_too_short_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_or_too_short_time_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Invalid, match="--time soon: a time is MINUTES"):
         limit_of("soon")
     short = Allocation(name="hopyard", partition="gpu", time="5")
@@ -100,7 +100,7 @@ def test_an_address_that_other_nodes_cannot_reach_is_refused(monkeypatch: pytest
     assert settings_of_agents("nats://127.0.0.1:4222")["nats_url"] == "nats://127.0.0.1:4222"
 
 
-def test_what_costs_work_or_leaves_processes_is_said() -> None:
+def test_slurm_settings_that_cost_work_or_leave_processes_are_warned_about() -> None:
     good = {"ProctrackType": "proctrack/cgroup", "KillWait": "30 sec"}
     assert warnings(good) == []
     [kept] = warnings(good | {"ProctrackType": "proctrack/linuxproc"})
@@ -109,7 +109,7 @@ def test_what_costs_work_or_leaves_processes_is_said() -> None:
     assert "KillWait=5" in cut
 
 
-def test_a_successor_is_known_by_what_it_waits_for() -> None:
+def test_a_successor_is_recognised_by_its_dependency() -> None:
     assert SlurmJob(job_id="2", state="PENDING", reason="Dependency").follows
     assert not SlurmJob(job_id="2", state="PENDING", reason="Resources").follows
     assert not SlurmJob(job_id="1", state="RUNNING").follows

@@ -52,7 +52,7 @@ async def chosen(client: Client) -> PolicyChoice:
     return await client.policy()
 
 
-def test_a_line_that_was_closed_meanwhile_is_opened_again() -> None:
+def test_a_connection_closed_by_the_server_is_opened_again() -> None:
     async def many(client: Client) -> list[PolicyChoice]:
         return [await client.policy() for _ in range(20)]
 
@@ -83,7 +83,7 @@ def test_a_certificate_of_a_known_authority_is_trusted(monkeypatch: pytest.Monke
         assert call(url, chosen) == PolicyChoice(policy="las")
 
 
-def test_another_is_not_and_the_reason_is_said() -> None:
+def test_a_certificate_of_an_unknown_authority_is_refused_with_the_reason() -> None:
     with (
         canned_tls() as url,
         pytest.raises(Unreachable, match="is not valid here: self-signed"),
@@ -91,7 +91,7 @@ def test_another_is_not_and_the_reason_is_said() -> None:
         call(url, chosen)
 
 
-def test_one_for_another_host_is_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_for_another_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE / "certificate.pem"))
     with canned_tls() as url, pytest.raises(Unreachable, match="not valid for"):
         call(url.replace("localhost", "127.0.0.1"), chosen)

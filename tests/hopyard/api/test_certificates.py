@@ -34,19 +34,19 @@ def read(url: str) -> list[str]:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost:1/x", "http://[::1]:80"])
-def test_none_are_read_for_a_stack_of_this_machine(url: str) -> None:
+def test_no_certificates_are_read_for_a_local_stack(url: str) -> None:
     assert read(url)[1] == "0"
 
 
 @pytest.mark.parametrize(
     "url", ["https://localhost", "http://cluster.example:8080", "http://127.0.0.1.example"]
 )
-def test_those_of_the_system_are_read_for_another(url: str) -> None:
+def test_the_system_s_certificates_are_read_for_a_remote_stack(url: str) -> None:
     """Plain HTTP may be redirected to what needs them."""
     assert read(url)[0] == "True"
 
 
-def test_a_service_of_a_stack_reads_none(tmp_path: Path) -> None:
+def test_a_service_of_a_stack_reads_no_certificates(tmp_path: Path) -> None:
     """Its connection to NATS reads those that it needs, when it needs them."""
     (tmp_path / "services").mkdir()
     (tmp_path / "services" / "__init__.py").touch()

@@ -130,7 +130,7 @@ async def test_a_refused_event_log_is_a_refusal(client_of: Of, api: CannedApi) -
             [line async for line in client.events(job="job-9")]
 
 
-async def test_an_address_that_is_none_is_unreachable(client_of: Of) -> None:
+async def test_an_invalid_address_is_unreachable(client_of: Of) -> None:
     async with client_of("http://no such host") as client:
         with pytest.raises(Unreachable):
             await client.policy()
@@ -144,7 +144,7 @@ async def test_an_address_that_is_none_is_unreachable(client_of: Of) -> None:
         ("https://{plain}", "wrong version number|record layer failure"),
     ],
 )
-async def test_why_nobody_is_reached_is_said_in_the_words_of_who_knows(
+async def test_a_failed_connection_gives_its_reason(
     client_of: Of, api: CannedApi, url: str, words: str
 ) -> None:
     url = url.replace("{plain}", api.url.removeprefix("http://"))
@@ -187,7 +187,7 @@ async def test_a_redirect_without_end_is_given_up(client_of: Of, api: CannedApi)
             await client.policy()
 
 
-async def test_what_changes_something_is_redirected_with_its_body(client_of: Of, api: CannedApi) -> None:
+async def test_a_redirected_change_keeps_its_body(client_of: Of, api: CannedApi) -> None:
     api.moved["PUT /v1/policy"] = "/elsewhere"
     api.says("PUT /v1/policy", None, status=307)
     api.says("PUT /elsewhere", PolicyChoice(policy="las"))
@@ -210,7 +210,7 @@ async def test_the_token_is_not_passed_on_to_another_server(
     assert "Authorization" not in other.requests[0][2]
 
 
-async def test_an_address_may_name_who_asks(client_of: Of, api: CannedApi) -> None:
+async def test_an_address_may_contain_user_and_password(client_of: Of, api: CannedApi) -> None:
     """As a proxy in front of the API wants it."""
     api.says("GET /v1/policy", PolicyChoice(policy="las"))
     async with client_of(api.url.replace("//", "//ann:p%40ss@")) as client:

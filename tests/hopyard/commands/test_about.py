@@ -55,7 +55,7 @@ def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.
     assert "HOPYARD_ROUNDS" in ran.err
 
 
-def test_replay_says_every_job_and_what_came_of_them(hopyard: Hopyard, api: CannedApi) -> None:
+def test_replay_prints_every_job_and_a_summary(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/status", status_view(speed=100_000.0))
     api.says("POST /v1/jobs", submitted())
     api.says("GET /v1/jobs/job-1", job_view(state="completed"))
@@ -74,7 +74,7 @@ def test_a_replay_with_refused_jobs_is_code_1(hopyard: Hopyard, api: CannedApi) 
     assert "8 of 8 jobs were refused" in ran.err
 
 
-def test_a_replay_whose_jobs_fail_is_code_1_for_whoever_waits(hopyard: Hopyard, api: CannedApi) -> None:
+def test_a_replay_that_waits_has_code_1_where_jobs_fail(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/status", status_view(speed=100_000.0))
     api.says("POST /v1/jobs", submitted())
     api.says("GET /v1/jobs/job-1", job_view(state="failed"))
@@ -84,7 +84,7 @@ def test_a_replay_whose_jobs_fail_is_code_1_for_whoever_waits(hopyard: Hopyard, 
 
 
 @pytest.mark.parametrize("options", [("--gpus", "0"), ("--gpus", "many"), ("--backends", "nobody")])
-def test_a_bench_of_what_there_is_not_is_code_2(hopyard: Hopyard, options: tuple[str, str]) -> None:
+def test_a_bench_with_an_unknown_option_value_is_code_2(hopyard: Hopyard, options: tuple[str, str]) -> None:
     ran = hopyard("bench", "solver", *options)
     assert ran.code == 2
     assert " ".join(options) in ran.err

@@ -10,7 +10,7 @@ from loadgen.world.emulated import EmulatedWorld
 from tests.hopyard.cli_line import Hopyard
 
 
-def test_it_lists_what_the_emulated_world_knows(hopyard: Hopyard) -> None:
+def test_the_catalogue_lists_the_workloads_of_the_emulated_world(hopyard: Hopyard) -> None:
     shown = hopyard("catalogue", "--json")
     found = json.loads(shown.out)
     pairs = {(row["model"], row["dataset"]) for row in found["models"]}
@@ -20,7 +20,7 @@ def test_it_lists_what_the_emulated_world_knows(hopyard: Hopyard) -> None:
     assert all(row["source"] for row in found["gpus"].values())
 
 
-def test_one_kind_is_a_table(hopyard: Hopyard) -> None:
+def test_one_kind_of_entries_can_be_listed(hopyard: Hopyard) -> None:
     shown = hopyard("catalogue", "gpus")
     assert "h100" in shown.out
     assert "resnet18" not in shown.out

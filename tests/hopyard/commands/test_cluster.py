@@ -210,7 +210,7 @@ def test_a_policy_asked_for_a_moment_ago_is_no_fault(hopyard: Hopyard, api: Cann
     assert "sia was asked for, fifo made the last plan" in " ".join(ran.out.split())
 
 
-def test_the_status_shows_what_the_last_plan_remarks(hopyard: Hopyard, api: CannedApi) -> None:
+def test_the_status_shows_the_notes_of_the_last_plan(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/status", status_view(plan=plan_view(notes=("the estimator was late",))))
     assert "the estimator was late" in hopyard("status", "--api", api.url).out
 

@@ -17,7 +17,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubDriver:
     return found_here(tmp_path / "gpus", monkeypatch, gpus(2))
 
 
-def test_what_it_writes_is_what_an_agent_would_find(
+def test_the_written_node_file_is_what_an_agent_would_find(
     hopyard: Hopyard, driver: StubDriver, tmp_path: Path
 ) -> None:
     file = tmp_path / "node.yaml"
@@ -62,7 +62,7 @@ def test_a_file_that_is_there_stays(hopyard: Hopyard, tmp_path: Path) -> None:
         (("--gpus", "v100:3"), 1, "3 GPUs of v100 are asked for, and the machine has 2"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_line(
+def test_invalid_options_are_refused_in_a_line(
     words: tuple[str, ...], code: int, said: str, hopyard: Hopyard, driver: StubDriver
 ) -> None:
     assert driver.gpus

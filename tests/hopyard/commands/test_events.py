@@ -60,7 +60,7 @@ def test_events_can_be_the_newest_or_those_since_a_while_ago(hopyard: Hopyard, a
     assert (api.requests[1][1]["newest"], api.requests[1][1]["since"]) == ("5", "5.0")
 
 
-def test_a_time_that_is_none_is_bad_usage(hopyard: Hopyard, api: CannedApi) -> None:
+def test_an_invalid_time_is_bad_usage(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/status", status_view())
     ran = hopyard("events", "--since", "yesterday", "--api", api.url)
     assert (ran.code, ran.out) == (2, "")
@@ -73,7 +73,7 @@ OUTPUT = b"""\
 """
 
 
-def test_logs_prints_what_the_job_prints_and_says_what_is_missing(hopyard: Hopyard, api: CannedApi) -> None:
+def test_logs_prints_the_output_of_a_job_and_names_missing_parts(hopyard: Hopyard, api: CannedApi) -> None:
     api.says_bytes("GET /v1/jobs/job-1/output", OUTPUT)
     ran = hopyard("logs", "job-1", "-f", "--tail", "5", "--rank", "0", "--api", api.url)
     assert ran.out == "a/0  [bold]epoch 1[/bold] :tada:\n"

@@ -42,7 +42,7 @@ def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: P
         (("policy", "set", "fifo"), "PUT /v1/policy", PolicyChoice(policy="fifo")),
     ],
 )
-def test_what_changes_a_cluster_names_it(
+def test_commands_that_change_a_cluster_name_it(
     hopyard: Hopyard, api: CannedApi, words: tuple[str, ...], asked: str, answer: Message
 ) -> None:
     api.cluster = "lab-3"
@@ -90,7 +90,7 @@ def test_a_refusal_names_field_and_reason(
     assert "$.gpu_types[0]: no node has it" in ran.err
 
 
-def test_what_the_api_refuses_has_its_line_in_the_file(
+def test_a_field_refused_by_the_api_is_reported_with_its_line(
     hopyard: Hopyard, api: CannedApi, job_file: Path
 ) -> None:
     api.refuses("POST /v1/jobs", 422, "the cluster has 2", field="$.gpus")
@@ -123,7 +123,7 @@ def test_an_unknown_command_is_bad_usage(hopyard: Hopyard) -> None:
     assert hopyard("dance").code == 2
 
 
-def test_nobody_listening_is_code_3(hopyard: Hopyard) -> None:
+def test_a_refused_connection_is_code_3(hopyard: Hopyard) -> None:
     ran = hopyard("ps", "--api", "http://127.0.0.1:1")
     assert ran.code == 3
     assert "http://127.0.0.1:1: connection refused" in ran.err

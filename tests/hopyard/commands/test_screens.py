@@ -181,9 +181,7 @@ def test_at_80_columns_no_line_is_longer_and_every_id_is_whole(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_in_a_pipe_nothing_is_cut_and_nothing_is_padded(
-    hopyard: Hopyard, api: CannedApi, command: str
-) -> None:
+def test_in_a_pipe_no_column_is_cut_or_padded(hopyard: Hopyard, api: CannedApi, command: str) -> None:
     answers(api)
     lines = hopyard(*command.split()).out.splitlines()
     assert all(line == line.rstrip() for line in lines)
@@ -199,7 +197,7 @@ def test_times_are_dates_where_the_clock_is_the_wall_s(hopyard: Hopyard, api: Ca
     assert shown.err == ""
 
 
-def test_at_another_speed_a_line_says_once_what_times_are(hopyard: Hopyard, api: CannedApi) -> None:
+def test_at_another_speed_one_line_explains_the_times(hopyard: Hopyard, api: CannedApi) -> None:
     answers(api)
     api.keeps_time(now=NOON, origin=0.0, speed=60.0)
     for command in ("ps", f"show {LONG}", "status", "nodes"):
@@ -214,9 +212,7 @@ def test_json_keeps_the_numbers_and_adds_dates(hopyard: Hopyard, api: CannedApi)
 
 
 @pytest.mark.parametrize("command", ["ps", f"show {LONG}", "nodes", "status", "version", "scenarios"])
-def test_what_is_printed_as_json_can_be_written_into_a_file(
-    hopyard: Hopyard, api: CannedApi, command: str
-) -> None:
+def test_json_output_can_be_written_into_a_file(hopyard: Hopyard, api: CannedApi, command: str) -> None:
     answers(api)
     shown = hopyard(*command.split(), "--out", "found.json").out
     assert shown == hopyard(*command.split()).out
@@ -286,9 +282,7 @@ def test_a_rejected_job_says_why(hopyard: Hopyard, api: CannedApi) -> None:
     assert "no memory" in hopyard("ps").out
 
 
-def test_ps_asks_for_what_has_not_ended_first_and_for_what_was_wished(
-    hopyard: Hopyard, api: CannedApi
-) -> None:
+def test_ps_asks_for_active_jobs_first_or_as_its_options_say(hopyard: Hopyard, api: CannedApi) -> None:
     answers(api)
     hopyard("ps")
     hopyard("ps", "--mine", "--state", "queued,running", "--sort", "waited")
@@ -300,7 +294,7 @@ def test_ps_asks_for_what_has_not_ended_first_and_for_what_was_wished(
     ]
 
 
-def test_a_list_of_nothing_is_a_word_beside_and_no_line(hopyard: Hopyard, api: CannedApi) -> None:
+def test_an_empty_list_is_said_on_stderr(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/jobs", JobPage(jobs=()))
     api.says("GET /v1/nodes", NodePage(nodes=()))
     assert [(hopyard(name).out, hopyard(name).err) for name in ("ps", "nodes")] == [
@@ -335,7 +329,7 @@ def test_columns_are_chosen_and_ids_alone_are_printed(hopyard: Hopyard, api: Can
         ("ps --watch --json", "--watch shows a table"),
     ],
 )
-def test_what_there_is_not_is_named_with_what_there_is(
+def test_invalid_options_of_a_list_are_refused_with_the_reason(
     hopyard: Hopyard, api: CannedApi, command: str, said: str
 ) -> None:
     answers(api)
@@ -381,7 +375,7 @@ def sent(api: CannedApi) -> list[dict[str, object]]:
     return [json.loads(body) for name, _, _, body in api.requests if name == "POST /v1/jobs"]
 
 
-def test_a_job_carries_who_submits_it_unless_it_says_so_itself(hopyard: Hopyard, api: CannedApi) -> None:
+def test_a_job_carries_its_submitter_unless_its_file_names_a_user(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("POST /v1/jobs", Submitted(job_id=JobId("job-1"), created=True))
     Path("mine.yaml").write_text(JOB_YAML)
     Path("hers.yaml").write_text(JOB_YAML + "user: ada\n")
@@ -417,7 +411,7 @@ def test_stdin_that_is_no_text_is_code_2(
     assert sent(api) == []
 
 
-def test_one_file_that_is_not_valid_stops_all(hopyard: Hopyard, api: CannedApi) -> None:
+def test_one_invalid_file_stops_all_submissions(hopyard: Hopyard, api: CannedApi) -> None:
     Path("good.yaml").write_text(JOB_YAML)
     Path("bad.yaml").write_text(JOB_YAML + "prioritty: 2\n")
     ran = hopyard("submit", "good.yaml", "bad.yaml")
@@ -445,7 +439,7 @@ def test_a_job_that_is_refused_stops_no_other(hopyard: Hopyard, api: CannedApi) 
     assert "1 of 2 jobs were not submitted" in json.loads(ran.err.splitlines()[-1])["error"]["message"]
 
 
-def test_an_api_that_goes_away_stops_what_follows_and_what_was_done_is_said(
+def test_an_api_that_goes_away_stops_the_remaining_submissions_and_earlier_ones_are_printed(
     hopyard: Hopyard, api: CannedApi
 ) -> None:
     api.answers["POST /v1/jobs"] = [(201, b'{"job_id": "job-1", "created": true}'), (503, b"{}")]

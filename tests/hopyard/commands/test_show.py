@@ -113,7 +113,7 @@ def test_it_says_when_it_was_saved_last(hopyard: Hopyard, api: CannedApi) -> Non
     assert found["checkpoints"] == "3, the newest at 640 samples, 00:32:20.0 (1m 00s ago)"
 
 
-def test_its_places_are_a_line_each_with_what_was_measured_beside_the_estimate(
+def test_each_run_of_a_job_has_a_line_with_measured_and_estimated_throughput(
     hopyard: Hopyard, api: CannedApi
 ) -> None:
     moved = msgspec.structs.replace(run(400.0, 900.0, PreemptReason.PLAN, a=2, b=2), cause=Cause(moved=True))

@@ -69,7 +69,7 @@ def test_a_solver_that_runs_on_does_not_hold_up_the_end(tmp_path: Path) -> None:
     assert ran.stderr == b""
 
 
-def test_a_file_that_is_none_is_refused(solve: Solve) -> None:
+def test_an_invalid_problem_file_is_refused(solve: Solve) -> None:
     ran = solve(PROBLEM | {"capacity": []}, "--json")
     assert (ran.code, ran.out) == (2, "")
     assert "$.jobs[0].configurations[0].use: node 0 of 0" in ran.err

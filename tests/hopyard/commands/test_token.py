@@ -58,7 +58,7 @@ def test_a_folder_that_is_there_stays_as_it_is(hopyard: Hopyard, file: Path) -> 
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o755
 
 
-def test_a_submitter_is_somebody(hopyard: Hopyard, file: Path) -> None:
+def test_a_submitter_token_needs_a_user(hopyard: Hopyard, file: Path) -> None:
     refused = hopyard("token", "create", "--file", str(file))
     assert refused.code == 2
     assert "--user" in refused.err

@@ -82,7 +82,7 @@ def test_a_wait_outlasts_an_api_that_is_away(hopyard: Hopyard, api: CannedApi) -
     assert hopyard("submit", "job.yaml", "--wait").code == 0
 
 
-def test_one_that_goes_away_for_good_ends_the_wait_with_3(
+def test_an_api_that_stays_away_ends_the_wait_with_code_3(
     hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wait, "SILENT_LIMIT_REAL_S", 0.05)
@@ -118,7 +118,7 @@ def three(api: CannedApi) -> tuple[str, str, str]:
     return "a.yaml", "b.yaml", "c.yaml"
 
 
-def test_of_several_jobs_the_lowest_code_counts(hopyard: Hopyard, api: CannedApi) -> None:
+def test_with_several_jobs_the_lowest_code_counts(hopyard: Hopyard, api: CannedApi) -> None:
     files = three(api)
     goes(api, job_view("job-1"), ended("completed"))
     goes(api, ended("cancelled", job_id="job-2"))
@@ -130,9 +130,7 @@ def test_of_several_jobs_the_lowest_code_counts(hopyard: Hopyard, api: CannedApi
     assert ran.err.splitlines()[-1] == "hopyard: 2 of 3 jobs did not complete"
 
 
-def test_one_that_is_refused_keeps_nobody_from_waiting_for_the_others(
-    hopyard: Hopyard, api: CannedApi
-) -> None:
+def test_one_refused_job_does_not_stop_the_wait_for_the_others(hopyard: Hopyard, api: CannedApi) -> None:
     files = three(api)
     refusal = (422, b'{"title": "no", "status": 422, "detail": "too many GPUs", "field": "$.gpus"}')
     api.answers["POST /v1/jobs"][1] = refusal
@@ -145,7 +143,7 @@ def test_one_that_is_refused_keeps_nobody_from_waiting_for_the_others(
     assert found[1]["error"]["field"] == "$.gpus"
 
 
-def test_one_that_is_refused_alone_is_not_waited_for(hopyard: Hopyard, api: CannedApi) -> None:
+def test_a_single_refused_job_is_not_waited_for(hopyard: Hopyard, api: CannedApi) -> None:
     api.refuses("POST /v1/jobs", 422, "too many GPUs", "$.gpus")
     ran = hopyard("submit", "job.yaml", "--wait")
     assert (ran.code, ran.out) == (1, "")
@@ -161,7 +159,7 @@ def prints(api: CannedApi, *lines: str, job_id: str = "job-1") -> None:
     api.says_bytes(f"GET /v1/jobs/{job_id}/output", encoded)
 
 
-def test_what_the_job_prints_comes_before_how_it_ended(hopyard: Hopyard, api: CannedApi) -> None:
+def test_the_output_of_a_job_comes_before_its_end(hopyard: Hopyard, api: CannedApi) -> None:
     goes(api, job_view(state="running"), ended("completed"))
     prints(api, "epoch 1", "epoch 2")
     ran = hopyard("submit", "job.yaml", "--wait", "--logs")
@@ -180,7 +178,7 @@ def test_beside_a_result_for_programs_it_goes_to_stderr(hopyard: Hopyard, api: C
     assert "epoch" not in ran.out
 
 
-def test_among_several_each_line_says_whose_it_is(hopyard: Hopyard, api: CannedApi) -> None:
+def test_with_several_jobs_each_line_names_its_job(hopyard: Hopyard, api: CannedApi) -> None:
     files = three(api)
     for number in (1, 2, 3):
         goes(api, ended("completed", job_id=f"job-{number}"))
@@ -212,7 +210,7 @@ def test_output_that_breaks_off_does_not_end_the_wait(hopyard: Hopyard, api: Can
     assert "the output of job-1 breaks off" in ran.err
 
 
-def test_logs_alone_say_what_they_go_with(hopyard: Hopyard, api: CannedApi) -> None:
+def test_logs_without_wait_are_refused_with_a_hint(hopyard: Hopyard, api: CannedApi) -> None:
     ran = hopyard("submit", "job.yaml", "--logs")
     assert (ran.code, api.requests) == (2, [])
     assert "--logs needs --wait" in ran.err
@@ -235,7 +233,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(api: CannedApi) -> None:
     assert not [name for name, *_ in api.requests if name.startswith("DELETE")]
 
 
-def test_a_wait_for_output_that_nobody_takes_ends_and_not_with_the_job(api: CannedApi) -> None:
+def test_a_wait_whose_output_pipe_is_closed_ends_at_once(api: CannedApi) -> None:
     """`hopyard submit --wait --logs | head` stayed until the job's end."""
     goes(api, job_view(state="running"))
     prints(api, "loss 0.1")
@@ -265,7 +263,7 @@ def test_a_command_runs_in_the_folder_it_was_submitted_from(hopyard: Hopyard, ap
     assert f"to be run in {Path.cwd()}" in ran.err
 
 
-def test_from_a_folder_whose_name_is_no_text_no_command_is_submitted(
+def test_no_command_is_submitted_from_a_folder_that_is_not_utf_8(
     hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path.cwd() / os.fsdecode(b"caf\xe9")

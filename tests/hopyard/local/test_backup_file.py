@@ -45,7 +45,7 @@ def manifest(folder: Path, form: int = FORMAT) -> Manifest:
     )
 
 
-def test_a_backup_is_its_owners_alone_and_says_what_is_in_it(whole: Path) -> None:
+def test_a_backup_is_readable_by_its_owner_only_and_has_a_manifest(whole: Path) -> None:
     assert stat.S_IMODE(whole.stat().st_mode) == 0o600
     with opened(whole) as backup:
         assert backup.manifest.cluster == "lab"
@@ -109,7 +109,7 @@ def test_the_head_is_read_as_far_as_one_can_go(whole: Path, name: str) -> None:
         pass
 
 
-def test_a_sparse_part_is_none(whole: Path) -> None:
+def test_a_sparse_part_is_refused(whole: Path) -> None:
     """A kilobyte of tar stands for a terabyte of zeros."""
     sparse = tarfile.TarInfo(DIGEST)
     sparse.pax_headers = {
@@ -132,7 +132,7 @@ def test_a_sparse_part_is_none(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
-def test_a_part_that_is_no_file_is_none(whole: Path, kind: bytes) -> None:
+def test_a_part_that_is_no_file_is_refused(whole: Path, kind: bytes) -> None:
     out = BytesIO(whole.read_bytes())
     with tarfile.open(fileobj=out, mode="a") as tar:
         link = tarfile.TarInfo("store.ndjson")

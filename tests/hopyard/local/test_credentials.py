@@ -77,7 +77,7 @@ def test_the_token_of_a_stack_goes_to_its_address_and_to_no_other(tmp_path: Path
         assert token_for("https://cluster.example") == ""
 
 
-def test_what_the_environment_says_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_of_the_environment_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "token"
     file.write_text("of a file\n")
     file.chmod(0o600)
@@ -108,7 +108,7 @@ def test_a_token_that_no_request_can_hold_is_refused_and_not_shown(
             token_for("http://anywhere")
 
 
-def test_what_a_shell_left_around_a_token_is_not_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_white_space_around_a_token_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOPYARD_API_TOKEN", "a-token\r\n")
     assert token_for("http://anywhere") == "a-token"
 

@@ -32,7 +32,7 @@ def test_a_folder_is_free_again_afterwards(tmp_path: Path) -> None:
         assert read_stack_file(tmp_path) is None
 
 
-def test_a_damaged_stack_file_is_none(tmp_path: Path) -> None:
+def test_a_damaged_stack_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "stack.json").write_text("{")
     assert read_stack_file(tmp_path) is None
 
@@ -99,7 +99,7 @@ def test_a_folder_of_another_account_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_what_an_older_version_left_open_is_closed_and_folders_of_jobs_are_not(tmp_path: Path) -> None:
+def test_files_left_open_by_an_older_version_are_closed_but_not_folders_of_jobs(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.touch(mode=0o644)
     data = tmp_path / "data"
@@ -118,7 +118,7 @@ def test_what_an_older_version_left_open_is_closed_and_folders_of_jobs_are_not(t
     }
 
 
-def test_a_folder_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_folder_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     """Settings and messages hold its name, in UTF-8."""
     data = tmp_path / os.fsdecode(b"caf\xe9")
     with pytest.raises(Invalid, match=r"caf\\udce9' is not UTF-8 text; choose another --data"), claimed(data):

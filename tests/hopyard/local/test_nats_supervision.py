@@ -139,7 +139,7 @@ def test_each_reason_why_nats_does_not_come_back_is_said_once_until_it_is_back()
     ]
 
 
-def test_of_several_servers_those_are_named_that_are_down_and_the_others_go_on_while_they_are_most() -> None:
+def test_servers_that_are_down_are_named_and_the_majority_goes_on() -> None:
     several, said = outage(servers=3, running=2)
     several.say_of({3: RuntimeError("no port")})
     several.say_of({2: RuntimeError("no port"), 3: RuntimeError("no port")})
@@ -149,13 +149,13 @@ def test_of_several_servers_those_are_named_that_are_down_and_the_others_go_on_w
     ]
 
 
-def test_only_what_was_said_to_be_away_is_said_to_be_back() -> None:
+def test_only_a_reported_outage_is_reported_as_over() -> None:
     one, said = outage(servers=1, running=1)
     one.say_of({})
     assert said == []
 
 
-async def test_where_nothing_is_to_be_restarted_a_server_that_ends_ends_the_stack(tmp_path: Path) -> None:
+async def test_without_restarts_a_server_that_ends_ends_the_stack(tmp_path: Path) -> None:
     """As a benchmark's, whose figures would have the outage in them."""
     server = NatsServer(tmp_path / "nats")
     nats = NatsServers([server])
@@ -210,7 +210,7 @@ MOUNTED_ON = pytest.mark.parametrize("mounted_on", [Path.mkdir, Path.touch], ids
 
 
 @MOUNTED_ON
-async def test_a_server_whose_disk_is_gone_is_killed_and_started_once_that_is_back(
+async def test_a_server_without_its_disk_is_killed_and_started_once_the_disk_is_back(
     tmp_path: Path, mounted_on: Callable[[Path], None]
 ) -> None:
     """And not before: it would begin an empty store below the mount, or end the stack."""
@@ -348,14 +348,14 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Three:
     return Three(servers, running, NatsDisk(NatsServers(servers)), [])
 
 
-def test_one_of_three_that_ended_is_not_asked_for_its_disk(three: Three) -> None:
+def test_the_disk_of_a_server_of_three_that_ended_is_not_checked(three: Three) -> None:
     """It may come back without it, since the others hold all."""
     three.running.pop()
     shutil.rmtree(three.servers[2].folder)
     assert (three.look(), three.said) == ((False, False), [])
 
 
-def test_one_of_three_whose_disk_is_gone_is_killed_and_may_come_back_without_it(three: Three) -> None:
+def test_one_server_of_three_without_its_disk_is_killed_and_may_come_back_without_it(three: Three) -> None:
     shutil.rmtree(three.servers[1].folder)
     assert three.look() == (False, False)
     assert three.servers[1] not in three.running
@@ -363,7 +363,7 @@ def test_one_of_three_whose_disk_is_gone_is_killed_and_may_come_back_without_it(
     assert three.said == [GONE.format(three.servers[1].folder, "No such file or directory", OTHERS)]
 
 
-def test_two_of_three_whose_disks_are_gone_are_not_started_before_one_is_back(three: Three) -> None:
+def test_two_servers_of_three_without_their_disks_are_not_started_before_one_is_back(three: Three) -> None:
     """Most of the cluster, they would agree on empty stores."""
     one, two, last = three.servers
     for server in (two, last):

@@ -67,7 +67,7 @@ async def test_a_running_server_allows_what_the_installed_version_needs(tmp_path
         await server.stop()
 
 
-def test_beside_accounts_of_another_kind_nothing_is_touched(tmp_path: Path) -> None:
+def test_accounts_of_another_kind_are_left_alone(tmp_path: Path) -> None:
     ensure_accounts(tmp_path)
     config = tmp_path / "nats" / "nats-server.conf"
     config.parent.mkdir()
@@ -78,7 +78,7 @@ def test_beside_accounts_of_another_kind_nothing_is_touched(tmp_path: Path) -> N
     assert config.read_text() == '{"authorization": {"users": []}}'
 
 
-def test_what_either_allows_is_allowed_and_nothing_else() -> None:
+def test_merged_permissions_are_the_union_of_both() -> None:
     one = {"users": [{"user": "a", "permissions": {"publish": ["x", "y"]}}], "exports": [{"stream": "s"}]}
     other = {"users": [{"user": "a", "permissions": {"publish": ["y", "z"]}}, {"user": "b"}], "imports": []}
     assert merged(one, other) == {

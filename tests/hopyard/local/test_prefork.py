@@ -41,7 +41,7 @@ IMPORTED_BY = "import os\nwho = os.getpid()\n"
 SAYS_WHO = "import os, imported\nprint(imported.who != os.getpid())\n"
 
 
-async def test_what_forks_need_is_imported_before_them(tmp_path: Path) -> None:
+async def test_modules_of_forked_programs_are_imported_in_the_template(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text(IMPORTED_BY)
     programs = [written(tmp_path, name, SAYS_WHO) for name in ("one", "two", "three")]
     running = await all_of(programs, "imported")
@@ -52,7 +52,7 @@ async def test_what_forks_need_is_imported_before_them(tmp_path: Path) -> None:
 BEGINS_A_THREAD = "import threading as t\nt.Thread(target=t.Event().wait, daemon=True).start()\n"
 
 
-async def test_nothing_is_forked_from_a_process_of_several_threads(tmp_path: Path) -> None:
+async def test_no_program_is_forked_from_a_process_with_threads(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text(IMPORTED_BY + BEGINS_A_THREAD)
     program = written(tmp_path, "one", SAYS_WHO)
     (running,) = await all_of([program], "imported")
@@ -114,7 +114,7 @@ async def begun(program: Program, forking: Template) -> RunningProgram:
 SAYS_WHICH = "import imported\nprint(imported.who)\n"
 
 
-async def test_what_is_started_again_is_forked_again(tmp_path: Path) -> None:
+async def test_a_restarted_program_is_forked_again(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text(IMPORTED_BY)
     program = written(tmp_path, "one", SAYS_WHICH + SLEEPS)
     async with template("imported") as forking:
@@ -128,7 +128,7 @@ async def test_what_is_started_again_is_forked_again(tmp_path: Path) -> None:
     assert first == second
 
 
-async def test_what_is_started_again_runs_what_is_installed_then(tmp_path: Path) -> None:
+async def test_a_restarted_program_runs_the_code_installed_by_then(tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text("who = 'the old one'")
     program = written(tmp_path, "one", SAYS_WHICH + SLEEPS)
     async with template("imported") as forking:
@@ -149,7 +149,7 @@ time.sleep(600)
 """
 
 
-async def test_what_was_installed_beside_what_is_imported_is_found(tmp_path: Path) -> None:
+async def test_packages_added_by_a_start_up_file_are_found(tmp_path: Path) -> None:
     """A file that an interpreter reads as it begins leads to it, as a .pth file would."""
     site, more = tmp_path / "site", tmp_path / "more"
     site.mkdir()
@@ -245,7 +245,7 @@ async def test_a_start_that_waits_for_a_stuck_template_is_cancelled_soon(tmp_pat
     assert children() <= before
 
 
-async def test_what_ends_while_the_template_is_stuck_is_started_again_without_it(
+async def test_a_program_that_ends_while_the_template_is_stuck_is_spawned_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "FORK_AGAIN_LIMIT_S", 0.2)

@@ -66,7 +66,7 @@ def begin(request: pytest.FixtureRequest) -> Begin:
     return cast("Begin", request.param)
 
 
-async def test_what_a_program_prints_is_in_its_log(program: Write, begin: Begin) -> None:
+async def test_the_output_of_a_program_is_in_its_log(program: Write, begin: Begin) -> None:
     running = await begin(program("print('hello')"))
     assert await running.process.wait() == 0
     assert printed(running.program) == "hello\n"
@@ -84,9 +84,7 @@ print("hello")
 """
 
 
-async def test_a_program_ends_once_its_threads_have_and_what_it_left_for_its_exit_is_done(
-    program: Write, begin: Begin
-) -> None:
+async def test_a_program_ends_after_its_threads_and_exit_handlers(program: Write, begin: Begin) -> None:
     running = await begin(program(ENDS_LATE))
     assert await running.process.wait() == 0
     assert printed(running.program) == "hello\nwhat a thread says\nwhat is said at the exit\n"
@@ -283,7 +281,7 @@ async def test_by_settings_that_no_start_survives_a_program_is_not_started_again
     assert said == []
 
 
-async def test_a_program_that_ran_is_started_again_whatever_its_settings_have_become(program: Write) -> None:
+async def test_a_program_that_ran_is_restarted_even_with_settings_that_became_invalid(program: Write) -> None:
     said: list[str] = []
     async with template() as forking:
         running = await start(program(MISCONFIGURED))

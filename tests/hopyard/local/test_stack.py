@@ -67,7 +67,7 @@ def test_services_are_configured_as_the_scenario_says(tmp_path: Path) -> None:
     assert variables["HOPYARD_NATS_URL"] == "nats://127.0.0.1:1"
 
 
-async def test_services_are_forked_whoever_starts_them(
+async def test_services_are_forked_even_without_the_caller_s_thread_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of one of their libraries would have each begun by itself, at many times the cost."""
@@ -123,7 +123,7 @@ async def test_settings_that_cannot_hold_together_start_nothing(tmp_path: Path) 
     assert settings_of(slow).speed == 60.0
 
 
-def test_what_the_stack_decides_otherwise_is_named_with_who_decides(
+def test_settings_that_the_stack_overrules_are_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert overruled(spec(tmp_path, seed=1)) == []
@@ -163,7 +163,9 @@ async def test_an_api_that_is_away_for_a_moment_is_asked_again() -> None:
     assert await patiently(ask) == "here"
 
 
-def test_every_process_is_handed_who_set_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_gets_the_source_of_each_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOPYARD_ROUND_S", "90")
     chosen = replace(spec(tmp_path, policy="fifo"), scenario="tiny", settings={"gap": 0.2, "round_s": 60})
     sources = sources_of(environment(chosen, "nats://127.0.0.1:1"))
@@ -179,9 +181,7 @@ def test_folders_of_jobs_are_in_the_data_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["environment", "file", "scenario"])
-def test_a_folder_of_jobs_that_somebody_chose_is_kept(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chosen_folder_of_jobs_is_kept(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, file = spec(tmp_path), tmp_path / "settings.yaml"
     if how == "scenario":
         own = replace(own, settings={"jobs_folder": "/shared"})
@@ -196,7 +196,7 @@ def test_a_folder_of_jobs_that_somebody_chose_is_kept(
 
 
 @pytest.mark.parametrize("how", ["environment", "file", "scenario"])
-def test_what_a_user_shows_to_stacks_opens_nothing_of_this_one(
+def test_credentials_of_a_user_for_other_stacks_are_not_used_by_this_one(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A viewer's token, exported, made whoever had it an operator here; an account left NATS open to all."""
@@ -237,7 +237,7 @@ def test_a_nats_that_others_reach_without_tls_is_spoken_of(tmp_path: Path) -> No
     assert in_clear(spec(tmp_path), settings_of(spec(tmp_path))) == ""
 
 
-async def test_a_stack_whose_accounts_are_deleted_goes_on_and_lets_in_no_others(tmp_path: Path) -> None:
+async def test_a_stack_without_its_accounts_folder_goes_on_and_admits_no_others(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
     await guarded.server.start()
     said: asyncio.Queue[str] = asyncio.Queue()
@@ -260,7 +260,7 @@ async def test_a_stack_whose_accounts_are_deleted_goes_on_and_lets_in_no_others(
         await guarded.server.stop()
 
 
-async def test_who_is_admitted_while_nats_starts_is_let_in(tmp_path: Path) -> None:
+async def test_a_node_admitted_while_nats_starts_can_connect(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path)
     known = stamp_of(tmp_path)
     await guarded.server.start()
@@ -301,7 +301,7 @@ async def test_accounts_that_nats_does_not_take_are_handed_over_until_it_does(tm
     assert len(said) == 1
 
 
-async def test_a_stack_ends_whole_whatever_became_of_its_settings_file_and_whoever_signals(
+async def test_a_stack_ends_completely_despite_a_bad_settings_file_and_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clean-up read the settings anew, and ended at a signal: processes lived on, and nobody said why."""

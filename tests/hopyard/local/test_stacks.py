@@ -41,14 +41,14 @@ def test_a_stack_is_found_from_a_folder_below(tmp_path: Path) -> None:
     assert my_stack(tmp_path / "a" / "b") == stack
 
 
-def test_what_a_killed_stack_left_is_not_asked(tmp_path: Path) -> None:
+def test_the_stack_file_of_a_killed_stack_is_ignored(tmp_path: Path) -> None:
     written(tmp_path, pid=GONE)
     with pytest.raises(Unreachable, match=r"start one by `hopyard up`, or name one by --api"):
         my_stack(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_stack_of_somebody_else_further_up_is_not_asked(tmp_path: Path) -> None:
+def test_a_stack_of_another_user_further_up_is_ignored(tmp_path: Path) -> None:
     written(tmp_path)
     os.chown(tmp_path / ".hopyard" / "stack.json", 12_345, -1)
     with pytest.raises(Unreachable):
@@ -71,7 +71,7 @@ def test_the_only_stack_of_a_user_is_found_from_anywhere(tmp_path: Path) -> None
         my_stack(tmp_path / "elsewhere")
 
 
-def test_of_several_none_is_guessed(tmp_path: Path) -> None:
+def test_with_several_stacks_no_choice_is_guessed(tmp_path: Path) -> None:
     written(tmp_path / "one", port=1)
     written(tmp_path / "two", port=2)
     entries = tmp_path / "state/hopyard/stacks"
@@ -122,7 +122,7 @@ def test_a_stack_that_is_not_up_yet_is_said_to_start(tmp_path: Path) -> None:
     assert starting() == []
 
 
-def test_a_folder_whose_name_is_no_text_is_found(tmp_path: Path) -> None:
+def test_a_folder_name_that_is_not_utf_8_is_found(tmp_path: Path) -> None:
     data = tmp_path / os.fsdecode(b"caf\xe9")
     with listed(data, print):
         assert starting() == [data]

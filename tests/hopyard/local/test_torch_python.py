@@ -27,14 +27,14 @@ def no_torch_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(sys, "executable", str(without_torch(tmp_path / "own")))
 
 
-def test_the_named_one_is_taken_whatever_else_there_is(tmp_path: Path) -> None:
+def test_a_named_interpreter_wins_over_all_others(tmp_path: Path) -> None:
     named = interpreter(tmp_path / "a", "3 12 2.11.0+cu130")
     other = interpreter(tmp_path / "b", "3 11 2.0.0")
     found = torch_python(named, {"VIRTUAL_ENV": str(other.parent.parent)})
     assert (found.python, found.torch) == (named, "2.11.0+cu130")
 
 
-def test_a_named_one_without_torch_says_what_to_install(tmp_path: Path) -> None:
+def test_a_named_interpreter_without_torch_says_what_to_install(tmp_path: Path) -> None:
     named = without_torch(tmp_path / "a")
     with pytest.raises(Failure) as caught:
         torch_python(named, {})
@@ -42,7 +42,7 @@ def test_a_named_one_without_torch_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", ["nowhere/python", "."])
-def test_what_is_no_interpreter_is_refused(tmp_path: Path, named: str) -> None:
+def test_a_file_that_is_no_interpreter_is_refused(tmp_path: Path, named: str) -> None:
     with pytest.raises(Invalid, match="is no interpreter"):
         torch_python(tmp_path / named, {})
 
@@ -74,7 +74,7 @@ def test_every_python3_of_the_path_is_tried(tmp_path: Path) -> None:
     assert found.python == second
 
 
-def test_where_there_is_none_one_line_says_what_to_install(tmp_path: Path) -> None:
+def test_without_any_interpreter_one_line_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         torch_python(None, {"PATH": str(without_torch(tmp_path / "a", "python3").parent)})
     text = str(caught.value)

@@ -73,7 +73,7 @@ def test_a_column_with_nothing_in_it_gives_way() -> None:
     assert lines(job_view("job-1"), width=200)[0].split() == ["job", "state", "gpus", "done", "waited"]
 
 
-def test_columns_that_are_asked_for_are_there_whatever_the_width() -> None:
+def test_requested_columns_are_shown_at_any_width() -> None:
     columns = [Column[str](head, lambda text: text * 30, spare=1) for head in ("a", "b")]
     [header, row] = Listing(columns, ["xy"], whole=True).lines(10)
     assert header.plain.split() == ["a", "b"]
@@ -84,5 +84,5 @@ def test_no_line_ends_in_blanks() -> None:
     assert all(line == line.rstrip() for line in lines(running("a"), job_view("b"), width=100))
 
 
-def test_a_list_of_nothing_is_its_header() -> None:
+def test_an_empty_list_is_its_header() -> None:
     assert lines(width=80) == ["job"]

@@ -122,7 +122,7 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
         ),
     ],
 )
-def test_a_preemption_says_for_whom_and_for_what(
+def test_a_preemption_names_its_reason_and_the_jobs_it_serves(
     reason: PreemptReason, why: Cause | None, words: str
 ) -> None:
     assert with_cause(reason, why) == words
@@ -138,14 +138,14 @@ def test_a_drain_says_why() -> None:
     assert words(NodeDrained(at=1.0, node_id=NodeId("a"))) == "drains: nothing new starts there"
 
 
-def test_the_end_of_processes_is_a_line_whatever_they_said() -> None:
+def test_the_end_of_processes_is_one_line_for_any_reason() -> None:
     end = worker_stopped(outcome=Outcome.FAILED, reason="ends\nTraceback:\n  x\nValueError: \x1b[1mno")
     end = msgspec.structs.replace(end, exit_code=1)
     assert words(end).endswith("(exit code 1): ends … ValueError: [1mno")
     assert "\n" not in fact_line(failed(reason="a\nb\nc"), UNKNOWN)
 
 
-def test_processes_that_meet_say_where_and_what_they_restored() -> None:
+def test_the_start_of_a_gang_says_its_meeting_point_and_restored_samples() -> None:
     up = msgspec.structs.replace(worker_started(), samples_restored=1500.0)
     assert words(up).endswith(", restored at 1,500 samples")
     assert words(msgspec.structs.replace(gang_formed(node_id="a"), meeting="10.0.0.1:4711")).endswith(

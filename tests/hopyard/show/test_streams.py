@@ -37,7 +37,7 @@ def test_a_full_disk_below_stdout_is_said_as_json() -> None:
 
 
 @pytest.mark.parametrize("words", [("version",), ("version", "--json"), ("-h",)])
-def test_whoever_closes_the_pipe_early_gets_no_message(words: tuple[str, ...]) -> None:
+def test_a_pipe_closed_early_prints_no_message(words: tuple[str, ...]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
@@ -49,7 +49,7 @@ def test_whoever_closes_the_pipe_early_gets_no_message(words: tuple[str, ...]) -
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("words", ["version", "version --json"])
-def test_a_closed_stream_is_nowhere(closed: str, words: str) -> None:
+def test_a_closed_output_stream_is_ignored(closed: str, words: str) -> None:
     done = subprocess.run(
         ["sh", "-c", f'"$0" -P -m hopyard.cli {words} {closed}', sys.executable],
         capture_output=True,
@@ -58,13 +58,13 @@ def test_a_closed_stream_is_nowhere(closed: str, words: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_of_a_closed_stdin_nothing_is_read() -> None:
+def test_a_closed_stdin_is_empty() -> None:
     command = ["sh", "-c", '"$0" -P -m hopyard.cli submit - <&-', sys.executable]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (2, b"hopyard: stdin: is empty\n")
 
 
-def test_a_terminal_of_another_encoding_is_shown_what_it_has() -> None:
+def test_a_terminal_of_another_encoding_gets_escapes() -> None:
     done = ran("policy", "list", env=LATIN)
     assert done.returncode == 0
     assert rb"\u03c1" in done.stdout
@@ -83,5 +83,5 @@ def test_a_word_that_is_no_text_is_named() -> None:
 
 
 @pytest.mark.parametrize(("word", "text"), [("", True), ("café ☃ 😀", True), ("caf\udce9", False)])
-def test_what_could_not_be_decoded_is_no_text(word: str, *, text: bool) -> None:
+def test_an_undecodable_word_is_no_text(word: str, *, text: bool) -> None:
     assert is_text(word) is text

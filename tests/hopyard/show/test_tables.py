@@ -78,7 +78,7 @@ def test_a_gang_of_unlike_shares_shows_them_where_there_is_room() -> None:
     assert places(Gang.of({NodeId("t4-0"): 2})) == "t4-0:2"
 
 
-def test_a_waiting_job_shows_what_it_may_use() -> None:
+def test_a_waiting_job_shows_its_demand() -> None:
     assert "(1/2/4)" in text_of(jobs_table(job_view()))
     assert "1/2/4" not in text_of(jobs_table(job_view(state="cancelled", ended_at=50.0)))
 
@@ -114,12 +114,12 @@ def test_the_status_tells_of_a_clock_that_is_not_the_wall_s() -> None:
     assert "clock" not in text_of(status_table(status_view(speed=1.0), at(725.0)))
 
 
-def test_one_job_says_which_layer_its_estimate_comes_from() -> None:
+def test_a_job_shows_the_layer_of_its_estimate() -> None:
     shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY), at(100.0)))
     assert "812 samples/s estimated, from the entity layer" in shown
 
 
-def test_what_is_not_known_about_a_job_is_left_out() -> None:
+def test_unknown_fields_of_a_job_are_left_out() -> None:
     assert "ended" not in text_of(job_table(job_view(), at(100.0)))
 
 
@@ -148,7 +148,7 @@ def test_markup_in_a_users_text_is_text() -> None:
     assert "[bold]oops[/bold]" in text_of(jobs_table(job_view(reason="[bold]oops[/bold]")))
 
 
-def test_a_result_reads_seconds_as_durations_and_leaves_out_what_is_not_known() -> None:
+def test_a_result_shows_durations_and_leaves_out_unknown_figures() -> None:
     shown = text_of(result_table(run_result()))
     assert "9h 30m" in shown
     assert "largest latency ratio" in shown

@@ -35,7 +35,7 @@ def test_a_terminal_has_one_line_that_is_rewritten(clock: Clock) -> None:
     )
 
 
-def test_nothing_is_left_of_the_line(clock: Clock) -> None:
+def test_the_line_is_erased_completely(clock: Clock) -> None:
     out = Terminal()
     ticker = Ticker(out)
     clock.now += 1
@@ -69,7 +69,7 @@ def test_a_long_line_is_cut_and_not_folded(clock: Clock) -> None:
     assert len(out.getvalue().removeprefix(ERASE)) == 79
 
 
-def test_before_anything_is_done_nobody_knows_how_long(clock: Clock) -> None:
+def test_before_any_progress_no_remaining_time_is_shown(clock: Clock) -> None:
     out = Terminal()
     ticker = Ticker(out)
     clock.now += 1

@@ -46,13 +46,13 @@ def test_at_another_speed_a_moment_is_cluster_time_and_a_note_says_so() -> None:
     assert FAST.note() == "times are cluster time: 60 cluster seconds a second"
 
 
-def test_without_a_clock_nobody_knows_how_long_ago() -> None:
+def test_without_a_clock_only_cluster_time_is_shown() -> None:
     assert (Times(None).moment(7220.0), Times(None).short(7220.0)) == ("02:00:20.0", "02:00:20.0")
     assert Times(None).note() == "times are cluster time"
 
 
 @pytest.mark.parametrize("times", [wall(), FAST, Times(None)])
-def test_what_has_not_happened_is_an_empty_text(times: Times) -> None:
+def test_a_missing_time_is_an_empty_text(times: Times) -> None:
     assert (times.moment(None), times.short(None)) == ("", "")
 
 

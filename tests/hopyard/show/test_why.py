@@ -59,7 +59,7 @@ def said(why: WhyView) -> list[str]:
     return why_text(why, AT_725.moment).splitlines()
 
 
-def test_a_waiting_job_says_its_place_who_holds_what_it_could_use_and_the_plan() -> None:
+def test_a_waiting_job_is_explained_by_its_place_the_holders_and_the_plan() -> None:
     assert said(WAITS) == [
         "job-2 is queued and does not run. It could run; other jobs come first, since 00:12:00.0 (5s ago).",
         f"It is number 3 of 7 that wait, in the queue by latency ratio; its own: {OWN}.",
@@ -76,7 +76,7 @@ def test_a_job_that_waits_for_longer_than_was_expected_says_so() -> None:
     assert said(late)[-1] == "It has waited 2m 10s so far, longer than the ~1m 40s that were expected."
 
 
-def test_a_queue_without_figures_says_who_ran_already_or_came_when() -> None:
+def test_a_queue_without_figures_says_which_jobs_ran_before_or_came_when() -> None:
     plan = plan_view(policy="fifo", stage=Stage.QUEUE, gap=0.0, kind=PlanKind.FRAGMENT)
     holders = tuple(msgspec.structs.replace(one, standing=None) for one in WAITS.holders)
     text = said(
@@ -100,7 +100,7 @@ def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
     assert text[1].endswith("latency ratio 0.5, gain 1.25.")
 
 
-def test_a_preempted_job_says_for_whom() -> None:
+def test_a_preempted_job_names_the_jobs_it_was_stopped_for() -> None:
     text = said(msgspec.structs.replace(WAITS, state="preempted", last_preemption=PREEMPTION))
     assert (
         "It ran on t4-0:4 until it was stopped, 00:10:00.0 (2m 05s ago), at 1,500 samples: "

@@ -15,7 +15,7 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert [quantile(values, share) for share in (0.0, 0.5, 0.99, 1.0)] == [1.0, 50.0, 99.0, 100.0]
 
 
-def test_of_few_values_the_99th_percentile_is_the_largest() -> None:
+def test_the_99th_percentile_of_few_values_is_the_largest() -> None:
     assert [figure.value for figure in spread("way", [0.3, 0.1, 0.2])] == [0.2, 0.3]
 
 
@@ -29,7 +29,7 @@ def test_figures_are_shown_in_their_unit() -> None:
     assert shown(middle) == "43.1ms"
 
 
-def test_what_a_service_counts_is_read_from_its_metrics() -> None:
+def test_counters_of_a_service_are_read_from_its_metrics() -> None:
     text = '# HELP facts facts\nfacts_total 12.0\nreplay_seconds_total 0.5\nrequests{route="/"} 3.0\n'
     assert numbers(text) == {"facts_total": 12.0, "replay_seconds_total": 0.5}
 

@@ -148,7 +148,7 @@ def test_a_variable_that_is_no_setting_is_refused(
 @pytest.mark.parametrize(
     "words", [("simulate",), ("compare", "--policies", "fifo")], ids=lambda words: words[0]
 )
-def test_a_world_that_is_none_is_refused(
+def test_an_unknown_world_is_refused(
     words: tuple[str, ...],
     world: str,
     reason: str,

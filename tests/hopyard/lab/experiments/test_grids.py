@@ -39,7 +39,7 @@ def test_a_comparison_runs_every_policy_in_both_settings_with_every_seed() -> No
     ]
 
 
-def test_what_is_named_is_what_runs() -> None:
+def test_only_the_named_policies_run() -> None:
     cases = list(grids.asked(options(policies=("hops", "sia", "gavel", "gavel+queue=window+gap=0.5"))))
     trials = {
         (case.trial.policy, *case.trial.overrides) for case in cases if isinstance(case.trial, Simulation)
@@ -81,7 +81,7 @@ def test_a_reading_changes_one_thing(arm: str, setup: Setup) -> None:
     assert sum(changed) == ("," in arm)
 
 
-def test_nobody_runs_who_was_not_asked_for() -> None:
+def test_no_further_policy_runs() -> None:
     assert {case.arm for case in grids.table(options())} == {"hops", "fifo"}
 
 
@@ -129,7 +129,7 @@ def test_every_departure_is_a_row_and_so_are_all_of_them() -> None:
         assert msgspec.convert(trial.overrides, Settings)
 
 
-def test_priorities_change_nothing_but_the_rule() -> None:
+def test_priorities_change_only_the_rule() -> None:
     rules = [
         case.trial.policy
         for case in grids.priorities(options(seeds=(1,)))

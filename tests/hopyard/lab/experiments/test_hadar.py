@@ -53,7 +53,7 @@ def test_the_arms_exist_and_tiresias_has_two_queues() -> None:
     assert "tiresias+thresholds=3250" in [trial.policy for trial in trials if isinstance(trial, Simulation)]
 
 
-def test_what_is_asked_for_wins_over_the_paper_s_choice() -> None:
+def test_a_requested_policy_wins_over_the_paper_s_choice() -> None:
     chosen = options(policies=("tiresias+thresholds=10 20",), seeds=(1,))
     [case] = hadar.cases(chosen)
     assert isinstance(case.trial, Simulation)
@@ -99,7 +99,7 @@ def is_ratios(part: object) -> bool:
     return isinstance(part, Table) and ">until half are done" in part.columns
 
 
-def test_without_the_paper_s_jobs_nothing_is_set_beside_it() -> None:
+def test_without_the_paper_s_jobs_its_figures_are_not_shown() -> None:
     done = [Finished(Case(group="g", arm="hadar", trial=finished().case.trial), outcome("hadar"))]
     parts = list(hadar.report(options(), done))
     assert not any(map(is_ratios, parts))
@@ -118,7 +118,7 @@ def test_statements_that_contradict_themselves_are_shown() -> None:
     assert hadar.PAPER_GPU_HOURS == 5.0
 
 
-def test_what_a_plan_takes_is_shown_by_the_number_of_jobs() -> None:
+def test_the_time_of_a_plan_is_shown_by_the_number_of_jobs() -> None:
     """Fragment plans are left out; an arm that never had so many jobs has no figure."""
     plans = (
         plan(placements=20, left_out=12, solve_s=0.25),
@@ -144,13 +144,13 @@ def test_the_two_bounds_of_a_total_time() -> None:
     assert caused("the longest run, h", result=result) == 4.0
 
 
-def test_nobody_waits_after_the_last_plan_that_left_a_job_out() -> None:
+def test_no_job_waits_after_the_last_plan_that_left_one_out() -> None:
     plans = (plan(at=HOUR_S, left_out=3), plan(at=2 * HOUR_S, left_out=1), plan(at=3 * HOUR_S, left_out=0))
     assert caused("nobody waits after, h", plans=plans) == 2.0
     assert caused("busy until then, %", plans=plans) == pytest.approx(100 * 1.0 / 3)  # 0 and 2 of 3 GPUs
 
 
-def test_what_runs_on_several_types_is_weighed_by_gpu_time() -> None:
+def test_runs_on_several_types_are_weighed_by_gpu_time() -> None:
     runs = (ran("a", 0.0, 300.0), ran("b", 0.0, 100.0, gpus=3, gpu_type="k80+v100"))
     assert caused("several types, %", executions=runs) == 50.0
     assert caused("jobs of one GPU, %", executions=runs) == 50.0

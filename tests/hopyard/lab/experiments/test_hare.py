@@ -60,7 +60,7 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
     assert queued.keys() == set(cases.FIRST_QUEUE_S)
 
 
-def test_policies_that_plan_by_sizes_know_none_of_jobs_that_arrive() -> None:
+def test_policies_that_plan_by_size_run_without_sizes_where_jobs_arrive() -> None:
     online = {case.arm for case in made() if case.group == cases.COME}
     assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.WITHOUT_SIZES)
     assert all(Registry().find(name) for name in cases.WITHOUT_SIZES)

@@ -29,7 +29,7 @@ def test_all_scenarios_have_three_arms_and_the_one_asked_for_each_term_left_out(
     )
 
 
-def test_a_quick_run_stays_with_what_was_asked_for() -> None:
+def test_a_quick_run_has_only_the_requested_scenario() -> None:
     assert {(case.group, case.seed) for case in hopyard_policy.cases(options(quick=True))} == {
         ("tiny", 1),
         ("tiny", 2),

@@ -45,7 +45,7 @@ def test_every_policy_of_the_experiment_exists_with_its_options() -> None:
         assert Registry().find(case.trial.policy)
 
 
-def test_who_draws_runs_once_a_seed_and_others_once() -> None:
+def test_random_policies_run_once_a_seed_and_others_once() -> None:
     once = [case.arm for case in ALL if case.group == cases.ONCE]
     assert once.count("has") == once.count("exhaustive") == 1
     assert once.count("jps, N = 60") == once.count("optimus-lb") == 3
@@ -83,7 +83,7 @@ def test_300_gpus_take_as_long_as_the_paper_says() -> None:
     assert optimus == pytest.approx(69.13 + 217.96, rel=0.03)
 
 
-def test_deciding_again_shortens_what_was_decided_once() -> None:
+def test_deciding_again_at_resets_shortens_every_measure() -> None:
     [once], [again] = of(cases.ONCE, "has"), of(cases.RESETS, "has")
     for measure in report.MEASURES.values():
         assert measure(again.outcome) < 0.9 * measure(once.outcome)

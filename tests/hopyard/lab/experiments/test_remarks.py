@@ -39,7 +39,7 @@ def test_jobs_that_only_a_mix_of_types_can_hold_are_counted() -> None:
     assert "1 of 2 jobs fit on several GPU types together only" in remarks_of([ran(wide, "sia")])["sia"]
 
 
-def test_what_plans_noted_is_shown_with_how_often() -> None:
+def test_notes_of_plans_are_shown_with_their_counts() -> None:
     notes = [(f"note {index}", 9 - index) for index in range(NOTES_SHOWN + 2)]
     found = remarks_of([ran(small(), "fifo", *notes), ran(small(), "fifo", ("note 1", 4))])
     assert found["fifo"] == [

@@ -6,7 +6,7 @@ from hopyard.lab.experiments.suite import makers
 from tests.hopyard.lab.experiment_builders import outcome
 
 
-def test_what_made_the_runs_is_listed_once_each() -> None:
+def test_each_set_of_versions_that_made_runs_is_listed_once() -> None:
     old = outcome().result
     here = replace(old, made_by={"python": "3.13.0", "processor": "x86_64"})
     assert makers([here, old, here]) == ["not noted", "python 3.13.0, processor x86_64"]

@@ -60,7 +60,7 @@ def test_pictures_show_something_in_colour(draw: Callable[[], bytes]) -> None:
 HOUR_S = 3600.0
 
 
-def test_a_gantt_picture_is_white_where_nobody_is() -> None:
+def test_a_gantt_picture_is_white_where_gpus_are_idle() -> None:
     busy, idle = finished().outcome, finished().outcome
     png = pictures.gantt({"hops": busy, "fifo": idle})
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("HSV"))
@@ -84,7 +84,7 @@ def shifted(one: Simulated, by_s: float) -> Simulated:
     ("value", "shown"),
     [(5.7e-15, "0"), (-5.7e-15, "0"), (0.0, "0"), (2.5e-3, "+0.0025"), (-1.234, "-1.23"), (1234.0, "+1,234")],
 )
-def test_what_adding_floats_leaves_is_nothing(value: float, shown: str) -> None:
+def test_a_rounding_error_is_shown_as_zero(value: float, shown: str) -> None:
     assert figure(value, signed=True) == shown
 
 
@@ -195,7 +195,7 @@ def test_gpus_side_by_side_are_one_rectangle() -> None:
     assert boxes([later, *stay]) == {0: [Box(0, 2, 0.0, 60.0), Box(5, 5, 0.0, 60.0), Box(1, 1, 90.0, 99.0)]}
 
 
-def test_a_report_says_what_it_is_about_and_draws_nothing_empty() -> None:
+def test_a_report_says_its_subject_and_draws_no_empty_picture() -> None:
     one = finished()
     idle = replace(one.outcome, holds=(), plans=())
     for outcome, empty in ((one.outcome, False), (idle, True)):
@@ -214,7 +214,7 @@ def test_without_fragments_there_is_no_picture_of_them() -> None:
     assert any("no plan left a GPU idle" in part for part in parts if isinstance(part, str))
 
 
-def test_the_jobs_are_listed_with_what_became_of_them() -> None:
+def test_jobs_are_listed_with_their_outcome() -> None:
     parts = list(comparison.compared([finished("hops"), finished("fifo")], {}, ""))
     (listed,) = (part for part in parts if isinstance(part, Folded))
     assert listed.title == "The 2 jobs of seed 1"
@@ -241,7 +241,7 @@ def test_tidy_files_have_an_observation_a_row(tmp_path: Path) -> None:
     assert read(tmp_path / "executions.parquet") == []
 
 
-def test_tidy_files_keep_kinds_and_what_is_unknown_or_without_end(tmp_path: Path) -> None:
+def test_tidy_files_keep_types_missing_values_and_infinities(tmp_path: Path) -> None:
     write_parquet(tmp_path, [finished("hops", 1, at=30.0, ftf_rho_max=math.inf), finished("it's", 2)])
     metrics = duckdb.read_parquet(str(tmp_path / "metrics.parquet"))
     assert dict(zip(metrics.columns, map(str, metrics.types), strict=True)) == {

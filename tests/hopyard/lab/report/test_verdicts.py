@@ -39,13 +39,13 @@ def test_seeds_are_compared_one_by_one() -> None:
     assert of_jct(fifo=(10.1, 1.1, 5.1), hops=(10.0, 1.0, 5.0)).decided
 
 
-def test_what_the_seeds_do_not_say_is_not_said() -> None:
+def test_a_difference_within_the_seeds_spread_is_undecided() -> None:
     verdict = of_jct(fifo=(2.0, 1.0), hops=(1.0, 1.5))
     assert not verdict.decided
     assert verdict.text.startswith("hops has least, 1.25 h, but 2 seeds do not tell it from fifo (+0.25 ± ")
 
 
-def test_one_seed_decides_nothing() -> None:
+def test_one_seed_decides_no_comparison() -> None:
     verdict = of_jct(fifo=(2.0,), hops=(1.0,))
     assert not verdict.decided
     assert "1 seed does not tell it from fifo (+1)" in verdict.text
@@ -56,7 +56,7 @@ def test_runs_that_are_the_same_do_not_differ() -> None:
     assert of_jct(fifo=(2.0, 3.0), sjf=(2.0, 3.0)).text == "no difference: 2.5 h"
 
 
-def test_in_short_it_says_who_is_best_in_what() -> None:
+def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
     found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
     assert in_short(found).startswith("hops is best in mean JCT; undecided are makespan, ")
     assert in_short(found[:1]) == "nobody is best for sure in makespan"
@@ -66,7 +66,7 @@ def test_a_policy_alone_is_not_judged() -> None:
     assert verdicts("all", outcomes(fifo=(2.0, 3.0))) == []
 
 
-def test_an_interval_that_says_nothing_is_marked_and_warned_of() -> None:
+def test_a_wide_interval_is_marked_and_warned_about() -> None:
     vague = summary([4.0, 43.0])
     assert says_little(vague)
     assert spread(vague) == "23.5 ± 248 ?"
@@ -76,7 +76,7 @@ def test_an_interval_that_says_nothing_is_marked_and_warned_of() -> None:
 
 
 @pytest.mark.parametrize(("values", "little"), [((1.0, 1.2, 1.1), False), ((-1.0, 1.2, 1.1), True)])
-def test_a_difference_says_little_when_it_may_be_none(values: tuple[float, ...], little: bool) -> None:  # noqa: FBT001
+def test_a_difference_says_little_when_it_may_be_zero(values: tuple[float, ...], little: bool) -> None:  # noqa: FBT001
     assert says_little(summary(values), signed=True) == little
 
 

@@ -39,7 +39,7 @@ def test_equal_jobs_fill_the_gpus() -> None:
     assert makespan_s([work((0, 1, 100.0))] * 6, [2]) == pytest.approx(300.0, rel=CLOSE)
 
 
-def test_what_arrives_last_is_not_done_before() -> None:
+def test_the_makespan_is_at_least_the_last_arrival_plus_its_run() -> None:
     jobs = [work((0, 1, 100.0)), work((0, 1, 50.0), at=1000.0)]
     assert makespan_s(jobs, [1]) == pytest.approx(1050.0, rel=CLOSE)
 

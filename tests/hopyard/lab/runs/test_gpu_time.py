@@ -49,5 +49,5 @@ def test_a_queue_that_does_not_skip_leaves_gpus_idle_beside_jobs_that_wait() -> 
     assert strict.beside_waiting / whole > skipping.beside_waiting / other
 
 
-def test_nothing_is_said_of_a_run_without_jobs() -> None:
+def test_a_run_without_jobs_has_no_gpu_time() -> None:
     assert gpu_time(ledger_of([]), []) is None

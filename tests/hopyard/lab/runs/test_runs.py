@@ -36,7 +36,7 @@ def keep_made_up(folder: Path, one: Trial) -> Path:
     return path
 
 
-def test_the_name_changes_with_whatever_could_change_the_outcome() -> None:
+def test_the_name_changes_with_every_input_of_the_outcome() -> None:
     names = {name_of(one) for one in (trial(), trial("hops"), trial(seed=2), trial(gap=0.1), trial(gap=0.2))}
     assert len(names) == 5
     assert name_of(trial(gap=0.1)) in names
@@ -98,7 +98,7 @@ def test_the_name_changes_with_any_module_of_a_policy_from_outside(
     assert policy_digest("before.policy:rule") != policy_digest("after.policy:rule")
 
 
-def test_a_damaged_outcome_is_none(tmp_path: Path) -> None:
+def test_a_damaged_outcome_is_not_read(tmp_path: Path) -> None:
     path = keep_made_up(tmp_path, trial())
     path.write_bytes(path.read_bytes()[:-10])
     assert kept_at(path) is None
@@ -185,11 +185,11 @@ def test_a_report_quotes_how_its_page_differs_from_the_paper_and_no_picture(name
     assert not any("![" in str(part) for part in quoted)
 
 
-def test_what_follows_the_differences_stays_on_the_page() -> None:
+def test_sections_after_the_differences_are_not_quoted() -> None:
     page = f"# x\n\nbefore\n\n{DIFFERENCES}\n\nthese\n\n## Later\n\nafter\n"
     assert list(differences(page)) == [DIFFERENCES, "these"]
 
 
-def test_what_is_quoted_has_no_link_to_what_does_not_lie_beside_it() -> None:
+def test_quoted_text_has_no_links_to_files_of_the_page() -> None:
     page = f"{DIFFERENCES}\n\nit is in [table4](table4.md), and [there](https://example.org)\n"
     assert list(differences(page))[1] == "it is in table4, and [there](https://example.org)"

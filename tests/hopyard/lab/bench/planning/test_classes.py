@@ -40,7 +40,7 @@ def test_the_hardest_class_is_as_it_was_met() -> None:
     assert np.concatenate([one.weight for one in problems]).mean() == pytest.approx(1.0, abs=0.1)
 
 
-def test_classes_differ_in_what_they_are_named_for() -> None:
+def test_each_class_has_the_property_in_its_name() -> None:
     assert np.ptp(specimen("equal", 1).weight) == 0
     assert specimen("heavy-tailed", 1).weight.max() > 20 * np.median(specimen("heavy-tailed", 1).weight)
     assert sizes(specimen("singles", 1)) == {1}
@@ -89,7 +89,7 @@ def attempt(tmp_path: Path, backend: str, limit_s: float) -> Attempt:
     return found
 
 
-def test_what_was_known_is_reported_in_the_order_of_time(tmp_path: Path) -> None:
+def test_intermediate_solutions_are_reported_in_order_of_time(tmp_path: Path) -> None:
     ours = attempt(tmp_path, OURS, 20.0)
     seconds = [step.seconds for step in ours.steps]
     assert seconds == sorted(seconds)

@@ -12,7 +12,7 @@ from services.planner.policies.gavel.policy import GavelOptions
 SCENE = Scene(Shape(gpus=64, load=4.0), 1)
 
 
-def test_rounds_go_on_from_what_was_decided() -> None:
+def test_the_next_round_goes_on_from_the_last_decision() -> None:
     view, batches = opening(SCENE)
     decision = msgspec.structs.replace(keep_running(view, "stay"), memory=b"own")
     later = after(view, decision, 4, batches[0])

@@ -34,7 +34,7 @@ def test_a_first_plan_sees_every_gpu_and_more_jobs_than_fit(gpus: int) -> None:
     assert (problem.weight > 0).all()
 
 
-def test_a_fragment_plan_sees_what_is_idle() -> None:
+def test_a_fragment_plan_sees_only_idle_gpus() -> None:
     first, fragment = (instance(Shape(gpus=512, kind=kind), 1) for kind in PlanKind)
     assert 0 < fragment.capacity.sum() < first.capacity.sum()
     assert 0 < fragment.jobs < first.jobs
@@ -58,7 +58,7 @@ def test_a_made_instance_is_the_same_problem_out_of_its_file(tmp_path: Path) -> 
     assert same(read_problem(written(tmp_path, problem)).problem, problem)
 
 
-def test_a_solve_in_a_process_of_its_own_begins_with_what_jobs_hold(tmp_path: Path) -> None:
+def test_a_solve_in_its_own_process_begins_with_the_present_places(tmp_path: Path) -> None:
     """To a gap of 1 a solve ends with what it begins with: here the best plan, which the jobs hold."""
     problem = instance(Shape(gpus=64), 1)
     best = solve(problem, Effort(gap=0.0))
@@ -69,7 +69,7 @@ def test_a_solve_in_a_process_of_its_own_begins_with_what_jobs_hold(tmp_path: Pa
     assert trial.objective == pytest.approx(best.objective)
 
 
-def test_a_solve_in_a_process_of_its_own_tells_time_gap_and_memory(tmp_path: Path) -> None:
+def test_a_solve_in_its_own_process_reports_time_gap_and_memory(tmp_path: Path) -> None:
     problem = instance(Shape(gpus=64), 1)
     trial = tried(written(tmp_path, problem), "hopyard", 0.01, 20.0)
     assert trial is not None

@@ -10,7 +10,7 @@ from hopyard.lab.bench.stack.guard import OPEN, with_accounts, with_tls
 from hopyard.lab.bench.stack.submissions import Taken
 
 
-def test_of_the_others_the_medians_of_ratios_within_a_round_stand_there() -> None:
+def test_other_guards_are_shown_as_medians_of_ratios_within_a_round() -> None:
     """The machine was three times as slow in the second round, which says nothing of the guards."""
 
     def turn(took_s: float) -> Turn:

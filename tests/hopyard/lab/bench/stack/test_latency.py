@@ -34,7 +34,7 @@ def test_the_first_of_several_facts_of_a_kind_counts() -> None:
     assert watch.seen[JobQueued, JOB] == 10.0
 
 
-async def test_what_has_been_seen_is_not_waited_for() -> None:
+async def test_a_fact_already_seen_is_not_waited_for() -> None:
     watch = Watch(no_facts())
     watch.note([started()], 10.0)
     await watch.until(JobStarted, JOB)
