@@ -125,7 +125,7 @@ async def test_a_job_goes_in_at_one_end_and_trains_at_the_other(client: Client) 
     assert [kind for kind in kinds if kind in LIFE] == list(LIFE)
 
 
-async def test_what_a_job_prints_comes_from_the_agents_over_the_bus(client: Client) -> None:
+async def test_the_output_of_a_job_comes_from_the_agents_over_the_bus(client: Client) -> None:
     [job_id] = await submit(client, SHORT[:1], key="prints")
     lines = [line async for line in client.output(job_id, newest=1_000, follow=True)]
     assert not [line for line in lines if line.problem]

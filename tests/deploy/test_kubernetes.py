@@ -116,7 +116,7 @@ def test_each_process_is_given_its_own_account_and_no_other() -> None:
     assert {mount["mountPath"] for mount in mounts} == {path}
 
 
-def test_nats_is_configured_as_everywhere_but_for_who_may_come_in() -> None:
+def test_nats_is_configured_as_everywhere_but_for_its_accounts() -> None:
     ours = (ROOT / "shared/runtime/process/nats.conf").read_text()
     expected = [line for line in ours.splitlines() if not line.startswith(("#", "authorization"))]
     found = one("ConfigMap", "nats")["data"]["nats.conf"].splitlines()
@@ -124,7 +124,7 @@ def test_nats_is_configured_as_everywhere_but_for_who_may_come_in() -> None:
     assert not any("http" in line for line in expected), "monitoring asks for no login"
 
 
-async def test_nats_as_configured_lets_in_whom_hopyard_made_an_account_for(
+async def test_nats_as_configured_accepts_accounts_made_by_hopyard(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the files of the secret; of the configuration only addresses and paths are others."""

@@ -11,7 +11,7 @@ from tests.deploy.monitoring import DASHBOARD, RULES, RULES_TEST, expressions, m
 PROMTOOL = shutil.which("promtool")
 
 
-def test_every_alert_says_how_grave_it_is_what_it_saw_and_where_to_look() -> None:
+def test_every_alert_has_a_severity_a_summary_and_a_place_to_look() -> None:
     assert {rule["labels"]["severity"] for rule in rules()} == {"page", "ticket"}
     assert all(rule["annotations"].keys() == {"summary", "look"} for rule in rules())
     assert len({rule["alert"] for rule in rules()}) == len(rules())

@@ -43,7 +43,7 @@ def speed(gpu: str, model: str, batch: int, kind: str) -> float:
     return row.ours if kind == "ours" else row.measured.samples_s
 
 
-def test_they_are_what_the_catalogue_says_today() -> None:
+def test_figures_of_the_page_are_those_of_the_catalogue() -> None:
     for group, arm, measure, figure in rows():
         if group != "V100 to":
             assert MEASURES[measure](of(group, arm)) == pytest.approx(figure, rel=1e-4), (group, arm)

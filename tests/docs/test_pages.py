@@ -46,7 +46,7 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
         ("loadgen/*/", True),
     ],
 )
-def test_what_counts_as_there(text: str, *, there: bool) -> None:
+def test_files_that_count_as_existing(text: str, *, there: bool) -> None:
     assert all(map(exists, named(text))) == there
 
 

@@ -65,7 +65,7 @@ def test_tables_of_figures_say_where_they_come_from(page: Path) -> None:
         ("", False),
     ],
 )
-def test_what_says_where_figures_come_from(text: str, says: bool) -> None:  # noqa: FBT001
+def test_texts_that_count_as_a_source(text: str, says: bool) -> None:  # noqa: FBT001
     assert _says_whence(text) == says
 
 

@@ -137,7 +137,7 @@ def said_first(fact: Event) -> Iterator[Event]:
             pass
 
 
-def test_the_id_of_what_an_agent_may_say_names_its_node() -> None:
+def test_ids_of_facts_that_an_agent_may_publish_name_its_node() -> None:
     for entry in OF_NODE:
         for kind in entry.publishes:
             assert kind.entity_field == "node_id", kind
@@ -150,7 +150,7 @@ def test_all_that_an_agent_may_say_of_work_is_said() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", [name for name in CORES if name != "agent"])
-def test_what_an_agent_says_of_others_work_changes_nothing(name: str, policy: str) -> None:
+def test_facts_of_an_agent_about_others_work_change_nothing(name: str, policy: str) -> None:
     facts = story(policy)
     handling = Handling(Service(name=name, core=CORES[name](), facts=()), Settings().remembered_ids)
     assert not isinstance(handling.core, Agent)

@@ -82,21 +82,21 @@ def test_a_rank_computes_in_its_turn_while_the_others_wait_for_theirs(tmp_path: 
         assert turned[0][key] == pytest.approx(plain[0][key], rel=NOISE, abs=NOISE)
 
 
-def test_a_model_whose_layers_talk_to_other_ranks_is_refused_in_turns(tmp_path: Path) -> None:
+def test_a_model_with_synchronised_layers_is_refused_in_turns(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(WEIGHED, 2, HOPJOB_TURNS=1, BATCH=4, NORM="synced")
         assert [rank.end() for rank in ranks] == [1, 1]
         assert "no layer may talk to other ranks" in ranks[0].last_word()["failed"]["reason"]
 
 
-def test_a_script_that_makes_no_step_hears_what_to_say(tmp_path: Path) -> None:
+def test_a_script_without_an_optimizer_step_fails_with_a_hint(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         [rank] = agent.run(WEIGHED, HOPJOB_TASKS="3", BATCH=4, NO_STEP=1)
         assert rank.end() == 1
         assert "attach(..., accumulate=N)" in rank.last_word()["failed"]["reason"]
 
 
-def test_a_trainers_loop_hears_that_it_cannot(tmp_path: Path) -> None:
+def test_a_trainers_loop_refuses_rounds_of_tasks(tmp_path: Path) -> None:
     (tmp_path / "trainer.py").write_text(
         "import torch\n"
         "from hopjob.trainers import Stream\n"

@@ -137,7 +137,7 @@ def test_copies_begin_with_one_model_and_draw_samples_of_their_own(
     assert not any("held out" in copy.output() for copy in copies)  # the job is not done
 
 
-def test_of_a_job_that_is_done_one_copy_goes_on_with_what_all_have_trained(nodes: Nodes) -> None:
+def test_at_the_end_one_copy_goes_on_with_the_merged_model(nodes: Nodes) -> None:
     """What follows the training in the script runs once, on the merged model."""
     copies = nodes.run({"a": 640.0, "b": 320.0}, HOPJOB_SAMPLES=960)
     assert ended(copies) == [640.0, 320.0]
@@ -146,7 +146,7 @@ def test_of_a_job_that_is_done_one_copy_goes_on_with_what_all_have_trained(nodes
     assert states(merged)[0]["samples"] == 960
 
 
-def test_a_copy_that_was_killed_costs_what_it_did_since_its_checkpoint(nodes: Nodes) -> None:
+def test_a_killed_copy_loses_its_work_since_its_checkpoint(nodes: Nodes) -> None:
     copies = nodes.run({"a": 640.0, "b": ENDLESS}, HOPJOB_CHECKPOINT_INTERVAL_S=0.2)
     saved = copies[1].wait_for("saved", 2)["samples"]
     kill(copies[1:])
@@ -187,7 +187,7 @@ def test_a_merge_that_was_cut_short_is_made_again(nodes: Nodes) -> None:
     assert {path.read_bytes() for path in nodes.files("*960-*.pt")} == {whole}
 
 
-def test_a_gang_in_lockstep_goes_on_from_what_copies_did(nodes: Nodes) -> None:
+def test_a_gang_in_lockstep_goes_on_from_merged_copies(nodes: Nodes) -> None:
     ended(nodes.run({"a": 640.0, "b": 320.0}))
     agent = nodes.agents["a"]
     ranks = agent.run(CONVERGES, 2, HOPJOB_CHECKPOINTS=nodes.checkpoints, HOPJOB_SAMPLES=1600, SEED=1)

@@ -72,7 +72,7 @@ def test_the_same_number_of_ranks_goes_on_bit_by_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_one_rank_that_gets_the_signal_stops_them_all(tmp_path: Path, asked: int) -> None:
+def test_a_signal_to_one_rank_stops_all(tmp_path: Path, asked: int) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 2, EPOCHS=1000, PACE=0.02)
         ranks[0].wait_for("observed")
@@ -91,7 +91,7 @@ def test_a_rank_stops_while_it_waits_for_the_others(tmp_path: Path) -> None:
         assert ranks[0].last_word() == ranks[1].last_word() == {"stopped": {"samples": 0.0}}
 
 
-def test_a_learning_rate_is_brought_to_what_is_ordered(tmp_path: Path) -> None:
+def test_the_learning_rate_is_set_as_ordered(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 2, EPOCHS=1000, PACE=0.02, HOPJOB_LEARNING_RATE=0.04)
         ranks[0].wait_for("observed", 2)

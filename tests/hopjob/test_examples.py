@@ -51,7 +51,7 @@ def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None
         assert losses[-1] < losses[0] or losses[-1] < 0.1
 
 
-def test_lightning_trains_what_was_ordered_though_its_own_limit_is_less(tmp_path: Path) -> None:
+def test_lightning_trains_the_ordered_samples_beyond_its_own_limit(tmp_path: Path) -> None:
     """It ended at `max_epochs`, and the job was complete with a part of its samples."""
     example = job("lightning_module")
     assert example.epochs is not None

@@ -175,7 +175,7 @@ def test_a_full_disk_is_said_and_ends_nothing(tmp_path: Path) -> None:
     assert set(trained(tmp_path).values()) == {1}
 
 
-def test_what_could_not_be_saved_is_saved_at_the_end(tmp_path: Path) -> None:
+def test_a_checkpoint_that_failed_is_saved_at_the_end(tmp_path: Path) -> None:
     """It was taken for saved: the job was complete, and its model was nowhere."""
     job: dict[str, Any] = {"SCRIPT": LEDGER, "DATASET": 32, "EPOCHS": 2, "PACE": 0.3, "WHOLE": 64}
     with Agent(tmp_path) as agent:
@@ -186,7 +186,7 @@ def test_what_could_not_be_saved_is_saved_at_the_end(tmp_path: Path) -> None:
         assert list((tmp_path / "checkpoints").glob(f"{64:015d}-*.pt"))
 
 
-def test_an_agent_that_comes_back_hears_of_its_workers(tmp_path: Path) -> None:
+def test_an_agent_that_comes_back_learns_of_its_workers(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 2, **LONG)
         ranks[0].wait_for("observed")
@@ -201,7 +201,7 @@ def test_an_agent_that_comes_back_hears_of_its_workers(tmp_path: Path) -> None:
         assert stop(ranks) == [0, 0]
 
 
-def test_an_agent_that_comes_back_before_go_hears_who_is_up(tmp_path: Path) -> None:
+def test_an_agent_that_comes_back_before_go_learns_which_ranks_are_up(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.start(LEDGER, 2, **LONG)
         for rank in ranks:
@@ -224,7 +224,7 @@ def test_the_last_word_is_kept_for_an_agent_that_is_away(tmp_path: Path) -> None
         assert rank.last_word()["stopped"]["samples"] > 0
 
 
-def test_ranks_whose_agent_stays_away_save_and_end(tmp_path: Path) -> None:
+def test_ranks_save_and_end_when_their_agent_stays_away(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 2, **LONG, HOPJOB_ORPHAN_S=1)
         ranks[0].wait_for("observed")
@@ -268,7 +268,7 @@ def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
         assert "lost" in ranks[0].last_word()
 
 
-def test_ranks_whose_peer_was_killed_are_lost(tmp_path: Path) -> None:
+def test_ranks_are_lost_when_a_peer_was_killed(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.run(LEDGER, 3, **LONG)
         ranks[0].wait_for("observed")

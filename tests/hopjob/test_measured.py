@@ -59,7 +59,7 @@ def test_an_unchanged_script_that_divides_batches_by_itself_says_so(tmp_path: Pa
         assert rank.last_word()["profiled"]["modes"] == ["lockstep", "proportional"]
 
 
-def test_a_model_whose_layers_talk_to_other_ranks_trains_in_no_waves_and_no_turns(tmp_path: Path) -> None:
+def test_a_model_with_synchronised_layers_is_not_profiled_as_relaxed(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         [rank] = agent.start(WEIGHED, HOPJOB_PROFILE=5, BATCH=4, NORM="synced", HOPJOB_CHECKPOINTS="")
         assert rank.end() == 0, rank.output()

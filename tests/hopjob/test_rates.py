@@ -14,7 +14,7 @@ def test_schedules_of_torch_are_scaled_as_a_whole() -> None:
     assert printed("rates.py") == "rates are right\n"
 
 
-def test_what_a_schedule_has_of_numpy_is_kept_as_torch_reads_it() -> None:
+def test_a_checkpoint_with_numpy_values_of_a_schedule_can_be_read() -> None:
     """A job went on from no such checkpoint: it failed at its first restart."""
     assert printed("numpy_schedule.py") == "all is read\n"
 

@@ -65,7 +65,7 @@ def test_a_torch_that_does_not_tell_passes_apart_is_named(tmp_path: Path) -> Non
     assert said == {"7,4,1": True, "": False}
 
 
-def test_without_weights_it_would_be_another(tmp_path: Path) -> None:
+def test_without_weights_the_gradient_would_differ(tmp_path: Path) -> None:
     """So the test above would see them missing: ranks of 7, 4 and 1 samples, each as much as the others."""
     [alone] = ended(tmp_path / "alone", BATCH=12)
     [other] = ended(tmp_path / "other", BATCH=11)

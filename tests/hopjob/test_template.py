@@ -114,7 +114,7 @@ def test_exit_codes_are_those_of_the_script(
     assert "template.py" not in template.log
 
 
-def test_what_cannot_start_ends_with_its_reason(template: Template, tmp_path: Path) -> None:
+def test_a_fork_that_cannot_start_ends_with_its_reason(template: Template, tmp_path: Path) -> None:
     template.folder = tmp_path
     pid = template.fork("script.py", cwd=str(tmp_path / "nowhere"))
     assert template.hear("gone") == {"pid": pid, "code": 1}

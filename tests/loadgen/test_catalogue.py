@@ -107,7 +107,7 @@ def test_gpu_types_rank_as_measured() -> None:
     assert alike > 0.85 * pairs
 
 
-def test_models_differ_in_what_a_faster_gpu_gives_them() -> None:
+def test_models_differ_in_their_gain_from_a_faster_gpu() -> None:
     """Gavel: a recommender is slower on the host of a V100 than on that of a P100; CycleGAN gains most."""
 
     def gain(model: str, batch: int) -> float:
@@ -131,7 +131,7 @@ def test_a_model_is_measured_only_on_gpus_that_hold_it() -> None:
         reference_throughput(big, cluster("gtx-1080-ti"), KNOWN)
 
 
-def test_what_is_not_in_the_catalogue_is_named() -> None:
+def test_an_unknown_workload_is_refused_by_name() -> None:
     with pytest.raises(UnknownWorkload, match="mlp on mnist"):
         KNOWN.model_of(Workload(model="mlp", dataset="mnist", batch_size=1))
     with pytest.raises(UnknownWorkload, match=r"no bert on squad; it has bert-base on squad"):
@@ -142,5 +142,5 @@ def test_what_is_not_in_the_catalogue_is_named() -> None:
         KNOWN.gpu_of(GpuType("abacus"))
 
 
-def test_a_server_nobody_described_is_generic() -> None:
+def test_a_server_without_a_description_is_generic() -> None:
     assert KNOWN.server_of("attic") == KNOWN.servers["generic"]

@@ -54,7 +54,7 @@ def test_the_environment_wins_over_the_scenario_and_the_scenario_over_the_file(t
     assert found.ignored == ()
 
 
-def test_what_does_nothing_is_named_with_where_it_stands(tmp_path: Path) -> None:
+def test_settings_without_effect_are_named_with_their_source(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("nats_url: nats://elsewhere\n")
     environ = {"HOPYARD_SETTINGS": str(file), "HOPYARD_SEED": "7", "HOPYARD_WEB_PORT": "80"}

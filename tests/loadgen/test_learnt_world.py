@@ -42,7 +42,7 @@ def rate(world: LearntWorld, gang: dict[str, int]) -> float:
     return world.stretch(spec(), nodes, members, key="p", index=0).throughput
 
 
-def test_what_was_observed_wins_over_what_theory_says() -> None:
+def test_observations_win_over_theory() -> None:
     world = LearntWorld(Recall(store()), seed=1)
     assert rate(world, {"a0": 1}) == pytest.approx(50.0)
     assert 2 * 50.0 < rate(world, {"a0": 2}) < 2 * 100.0  # theory: 1 s an iteration, and what one GPU showed
@@ -69,7 +69,7 @@ def test_it_profiles_as_the_modules_are_and_reduces_as_the_paths_are() -> None:
     assert world.all_reduce(ring, size=10 * GIGA, repeats=2, key="p") == pytest.approx((0.75, 0.75))
 
 
-def test_what_the_store_never_saw_does_not_fit() -> None:
+def test_workloads_unknown_to_the_store_do_not_fit() -> None:
     world = LearntWorld(Recall(store()), seed=1)
     with pytest.raises(DoesNotFit, match="nothing about vgg on imagenet on A"):
         world.stretch(spec("vgg"), [HERE], Gang.of({HERE.node_id: 1}), key="p", index=0)
@@ -92,7 +92,7 @@ def test_it_is_read_from_an_export_by_name(tmp_path: Path) -> None:
         (encoded(Header(version=2)) + b'\n{"kind":"theory"}\n', "lab.jsonl:2: "),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_line(text: bytes, reason: str, tmp_path: Path) -> None:
+def test_an_invalid_export_is_refused_with_its_line(text: bytes, reason: str, tmp_path: Path) -> None:
     file = tmp_path / "lab.jsonl"
     file.write_bytes(text)
     with pytest.raises(InvalidFile, match=reason):

@@ -168,7 +168,7 @@ def test_a_kept_outcome_is_called_by_what_the_file_says(tmp_path: Path) -> None:
     assert len(names) == 3
 
 
-def test_nothing_more_is_nothing() -> None:
+def test_merging_two_empty_catalogues_gives_an_empty_one() -> None:
     assert merged(NOTHING_MORE, NOTHING_MORE) == NOTHING_MORE
 
 
@@ -215,7 +215,7 @@ def test_a_mix_may_stand_in_the_file_that_the_setting_names(tmp_path: Path) -> N
         ("longest_h: 5", "longest_h: 0", 7, "longest_h"),
     ],
 )
-def test_what_is_wrong_with_a_mix_is_said_with_its_line(
+def test_a_fault_of_a_mix_is_named_by_its_line(
     tmp_path: Path, right: str, wrong: str, line: int, reason: str
 ) -> None:
     path = written(tmp_path, (OWN + MIX).replace(right, wrong))

@@ -46,7 +46,7 @@ def gpu_hours(name: str, seed: int | None = None) -> float:
     return sum(job.samples / rate for job, rate in zip(jobs, rates, strict=True)) / 3600
 
 
-def test_what_ships_is_what_the_papers_name() -> None:
+def test_the_scenarios_of_the_papers_are_shipped() -> None:
     assert {"hops-64", "hops-512", "tiny", "hadar-60", "hadar-60-uniform", *JPS} <= set(scenario_names())
     shipped_clusters = {"hops-64", "hops-512", "hops-1000", "hops-1500", "hops-2048", "hadar-60", *JPS}
     assert shipped_clusters <= set(cluster_names())
@@ -221,7 +221,7 @@ def test_a_scenario_of_an_earlier_version_has_its_settings_under_their_present_n
     }
 
 
-def test_a_name_that_is_nothing_is_answered_with_those_that_ship() -> None:
+def test_an_unknown_name_is_refused_with_the_shipped_ones() -> None:
     with pytest.raises(InvalidFile, match="neither a file nor one of hadar-60"):
         load_scenario("nonesuch")
     with pytest.raises(InvalidFile, match="neither a file nor one of hadar-60"):

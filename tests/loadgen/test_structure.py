@@ -91,14 +91,14 @@ def test_a_calibration_measures_the_protocols_that_jobs_have() -> None:
     assert seconds(Structure(protocols=True)) < 0.5 * seconds(PLAIN)
 
 
-def test_clocks_sink_with_what_runs_on_the_node() -> None:
+def test_clock_rates_sink_with_the_load_of_the_node() -> None:
     sinking, alone = Structure(clocks=0.2), [(node("a", gpus=8), 1)]
     whole = [(node("a", gpus=8), 8)]
     assert rate(sinking, whole) / rate(PLAIN, whole) == pytest.approx(0.8, abs=0.03)
     assert 0.8 < rate(sinking, alone) / rate(PLAIN, alone) < 0.97
 
 
-def test_others_on_the_host_slow_what_reads_much_and_nobody_alone_on_a_node() -> None:
+def test_other_jobs_on_a_host_slow_data_heavy_jobs_but_not_one_alone() -> None:
     contended, whole = Structure(contention=0.5), [(node("a", gpus=8), 8)]
     reads = spec("mobilenet-v2", "imagenet")
     assert rate(contended, job=reads) < 0.96 * rate(PLAIN, job=reads)
@@ -148,6 +148,6 @@ def test_the_same_question_has_the_same_answer_in_any_order() -> None:
     ][::-1]
 
 
-def test_a_node_of_one_gpu_has_nobody_beside() -> None:
+def test_a_node_of_one_gpu_has_no_contention() -> None:
     lone: list[tuple[Node, int]] = [(node("a", gpus=1), 1)]
     assert rate(Structure(contention=0.5), lone) == pytest.approx(rate(PLAIN, lone), rel=1e-2)

@@ -87,7 +87,7 @@ def test_with_proportional_shares_speeds_nearly_add_up() -> None:
 @pytest.mark.parametrize(
     ("ring", "seconds"), [(((node("v100"), 5),), 0.0238), (((node("t4"), 1), (node("v100"), 1)), 0.4468)]
 )
-def test_an_exchange_takes_what_the_paper_s_sixth_equation_says(
+def test_an_exchange_takes_as_long_as_the_paper_s_sixth_equation_says(
     ring: tuple[tuple[Node, int], ...], seconds: float
 ) -> None:
     """E6: of VGG-19, once an epoch."""
@@ -110,7 +110,7 @@ def test_tasks_in_turn_take_as_long_as_the_fullest_gpu() -> None:
     assert rate(gang) == pytest.approx(512 / max(128 / 275, 256 / 644), rel=1e-3)
 
 
-def test_a_profile_is_the_rate_and_may_be_off_by_what_the_file_says() -> None:
+def test_a_profile_is_the_rate_with_the_error_of_the_file() -> None:
     plain = WORLD.profile(spec(), node("t4"), iterations=3, key="k")
     assert plain.iteration_s == pytest.approx((128 / 275.0,) * 3)
     assert plain.forward_s[0] + plain.backward_s[0] == pytest.approx(plain.iteration_s[0])
@@ -151,7 +151,7 @@ def test_speeds_say_whether_an_exchange_is_of_every_iteration() -> None:
     assert 512 / rate_of_two.throughput == pytest.approx(256 / 2636.9 + exchange_s)
 
 
-def test_what_was_not_measured_does_not_fit() -> None:
+def test_workloads_without_a_speed_do_not_fit() -> None:
     with pytest.raises(DoesNotFit, match=r"no speed of resnet18 on tiny-imagenet on a p100"):
         WORLD.profile(spec(), node("p100"), iterations=1, key="k")
     with pytest.raises(DoesNotFit, match=r"no speeds of alexnet on cifar10; there are those of resnet18 on"):

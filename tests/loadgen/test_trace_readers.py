@@ -58,7 +58,7 @@ def test_every_row_of_a_real_trace_is_taken(name: str, kind: str, rows: int) -> 
     assert [job.arrival_s for job in trace.jobs] == sorted(job.arrival_s for job in trace.jobs)
 
 
-def test_a_trace_of_a_layout_nobody_reads_is_refused() -> None:
+def test_a_trace_of_an_unknown_layout_is_refused() -> None:
     name = "shockwave/120_0.2_5_100_40_25_0,0.5,0.5_0.6,0.3,0.09,0.01_multigpu_dynamic.trace"
     with pytest.raises(MalformedRow, match="12 columns where Gavel has 7, 8 or 10"):
         read_trace(real(name), "gavel")
@@ -256,7 +256,7 @@ def test_a_real_trace_of_no_known_format_is_read_by_its_columns() -> None:
         (",", "1970-01-01T00:01:00Z"),
     ],
 )
-def test_columns_are_read_whatever_separates_them_and_whatever_form_times_have(
+def test_columns_are_read_with_any_separator_and_form_of_time(
     tmp_path: Path, delimiter: str, when: str
 ) -> None:
     lines = ("\ufeff# from us\n", OURS, f"{when},2,1.5,resnet18,ann\n")

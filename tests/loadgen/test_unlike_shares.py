@@ -81,7 +81,7 @@ def shared(model: Model) -> Gang:
     ("model", "found", "computing", "alike"),
     [(RESNET, 1079.0, 1236.0, 701.0), (VGG, 370.4, 2980.3, 360.3)],
 )
-def test_the_truth_is_what_was_worked_out_by_hand(
+def test_rates_of_unlike_shares_are_those_worked_out_by_hand(
     model: Model, found: float, computing: float, alike: float
 ) -> None:
     """JPS, example E6: an exchange in every iteration leaves little of a large model's gain."""

@@ -97,7 +97,7 @@ def test_seed_key_and_index_tell_draws_apart(other: Callable[[], object]) -> Non
     assert stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0) != other()
 
 
-def test_a_draw_is_what_it_always_was() -> None:
+def test_a_draw_is_the_same_as_in_earlier_versions() -> None:
     rate = stretch(EmulatedWorld(1), spec(), [(node(), 4)], 0).throughput
 
     assert rate == pytest.approx(235.00870629074856, rel=1e-9)
@@ -222,7 +222,7 @@ def test_a_gang_does_not_fit_either() -> None:
     ("job", "gpu_type", "reason"),
     [(spec("mlp", "mnist"), "v100", "mlp on mnist"), (spec(), "abacus", "GPU type abacus")],
 )
-def test_what_nobody_knows_does_not_fit(job: JobSpec, gpu_type: str, reason: str) -> None:
+def test_unknown_workloads_and_gpu_types_do_not_fit(job: JobSpec, gpu_type: str, reason: str) -> None:
     with pytest.raises(DoesNotFit, match=reason):
         EmulatedWorld(1).profile(job, node(gpu_type=gpu_type), iterations=10, key="pr")
 
@@ -279,7 +279,7 @@ def learnt(members: Members, job: JobSpec) -> dict[str, float]:
     return {name: mean(values) for name, values in paces.items()}
 
 
-def test_a_gpu_beside_a_slower_one_teaches_what_it_would_beside_one_like_it() -> None:
+def test_a_gpu_beside_a_slower_one_shows_its_own_pace() -> None:
     job = spec("resnet18", "cifar10")
     fast = [node(name, "rtx-3090", server="yk8100") for name in ("node-0", "node-1")]
     slow = [node(name, "titan-xp") for name in ("node-2", "node-3")]
@@ -290,7 +290,7 @@ def test_a_gpu_beside_a_slower_one_teaches_what_it_would_beside_one_like_it() ->
     assert unlike["node-2"] == pytest.approx(alike["node-2"], rel=0.05)
 
 
-def test_shares_by_speed_use_what_each_gpu_can_do() -> None:
+def test_shares_by_speed_come_near_the_sum_of_speeds() -> None:
     batch_size, rates = spec().workload.batch_size, alone()
     gang = gangs.proportional(PAIR, rates, batch_size)
     lockstep, shared = rate_of(Gang.of(PAIR)), rate_of(gang)
@@ -300,7 +300,7 @@ def test_shares_by_speed_use_what_each_gpu_can_do() -> None:
     assert rate_of(even) == lockstep
 
 
-def test_one_task_a_gpu_is_an_iteration_that_hides_no_exchange() -> None:
+def test_with_one_task_a_gpu_the_exchange_is_not_hidden() -> None:
     relaxed = rate_of(Gang.of(PAIR, Relaxed(tasks=((1, 1), (1,)))))
     assert 0.5 * rate_of(Gang.of(PAIR)) < relaxed < rate_of(Gang.of(PAIR))
 
@@ -339,7 +339,7 @@ def test_a_rota_hides_the_exchange_of_one_job_behind_the_tasks_of_another() -> N
     assert alone_rate == pytest.approx(own, rel=0.05)
 
 
-def test_samples_of_a_rota_go_by_turns_and_the_resident_ones_have_none() -> None:
+def test_samples_of_a_rota_are_proportional_to_turns() -> None:
     jobs = [
         (spec(), Gang.of({FAST.node_id: 1}, Relaxed(tasks=((1,),), rota=RotaId("r"), turns=n, place=n)))
         for n in (0, 1, 3)

@@ -120,7 +120,7 @@ async def test_a_rank_that_is_stopped_is_ended_when_its_grace_is_over(stage: Sta
     await gone(ranks)
 
 
-async def test_a_new_agent_adopts_what_the_old_one_started(stage: Stage) -> None:
+async def test_a_new_agent_adopts_the_old_one_s_workers(stage: Stage) -> None:
     await stage.submit(stage.job("adopted", samples=3_000))
     ranks = await stage.trains("adopted")
     started = await stage.until("adopted", WorkerStarted)

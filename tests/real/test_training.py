@@ -161,7 +161,7 @@ async def test_a_job_that_goes_on_has_the_loss_it_had(run: Run) -> None:
     assert resumed >= PREEMPTIONS // 2
 
 
-async def test_what_was_expected_is_what_ran(run: Run) -> None:
+async def test_executions_ran_at_the_expected_throughput(run: Run) -> None:
     """Executions of one and two ranks, in one place and over two nodes."""
     for distributed in (False, True):
         found = [

@@ -31,7 +31,7 @@ def test_an_unknown_field_of_a_later_version_is_ignored() -> None:
     assert decode_fact(data) == NodeLost(at=1.0, node_id=NodeId("a"))
 
 
-def test_a_fact_of_a_later_version_is_none() -> None:
+def test_a_fact_of_a_later_version_is_skipped() -> None:
     assert decode_fact(msgspec.msgpack.encode({"fact": "node.promoted", "at": 1.0})) is None
 
 
@@ -47,7 +47,7 @@ def test_a_fact_of_a_later_version_is_none() -> None:
         msgspec.msgpack.encode({"at": 1.0}),
     ],
 )
-def test_what_is_no_message_of_ours_is_malformed(data: bytes) -> None:
+def test_foreign_bytes_are_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         decode_fact(data)
 

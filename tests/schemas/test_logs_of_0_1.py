@@ -123,7 +123,7 @@ def test_a_message_of_this_version_is_left_as_it_is() -> None:
         assert upgraded(here) == here
 
 
-def test_an_old_log_says_of_no_preemption_what_it_was_for_and_is_read_aloud_all_the_same() -> None:
+def test_preemptions_of_an_old_log_have_no_cause_and_are_still_described() -> None:
     preempted = [fact for fact in log() if isinstance(fact, JobPreempted)]
     assert preempted
     assert {fact.cause for fact in preempted} == {None}

@@ -46,14 +46,14 @@ def test_an_old_log_breaks_no_rule() -> None:
     assert audit(log(), drained=True) == []
 
 
-def test_who_holds_what_a_job_is_left_out_for_is_read_from_an_old_plan() -> None:
+def test_the_holders_named_by_an_old_plan_are_read() -> None:
     plans = [fact for fact in log() if isinstance(fact, PlanPublished)]
     now = [(left.job_id, list(left.held_by)) for plan in plans for left in plan.left_out]
     assert now == [(left["job_id"], left["to"]) for left in left_out()]
 
 
 @pytest.mark.parametrize("again", [0, 2])
-def test_an_instance_that_said_before_that_it_leads_keeps_its_fact_s_id(again: int) -> None:
+def test_a_repeated_lead_of_the_old_form_keeps_the_id_of_its_fact(again: int) -> None:
     led = fact_of_json(json.dumps(LED | {"again": again}).encode())
     assert led == decode_fact(msgspec.msgpack.encode(LED | {"again": again}))
     assert isinstance(led, ServiceLed)

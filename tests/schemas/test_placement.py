@@ -59,7 +59,7 @@ def test_a_log_reads_well() -> None:
     assert shared["sync"] == {"mode": "relaxed", "tasks": [[2, 0], [0]], "rota": "r", "turns": 3, "place": 1}
 
 
-def test_lockstep_is_what_is_meant_where_nothing_is_said() -> None:
+def test_the_default_mode_is_lockstep() -> None:
     said = b'{"members":[{"node":"a","gpus":2}],"sync":{"mode":"lockstep"}}'
     silent = b'{"members":[{"node":"a","gpus":2}]}'
     assert msgspec.json.decode(said, type=Gang) == msgspec.json.decode(silent, type=Gang) == Gang.of({A: 2})
@@ -87,7 +87,7 @@ def test_lockstep_is_what_is_meant_where_nothing_is_said() -> None:
         ((Member(A, 1),), Relaxed(tasks=((1,),), rota=RotaId("r"), turns=-1)),
     ],
 )
-def test_what_makes_no_sense_is_refused_when_made_and_when_read(
+def test_an_impossible_gang_is_refused_when_made_and_when_read(
     members: tuple[Member, ...], sync: Sync
 ) -> None:
     with pytest.raises(ValueError, match="gang"):

@@ -51,7 +51,9 @@ def test_coarser_subjects_cover_all_and_are_few(kinds: list[type[Event]], entity
         ((ALL_FACTS, ALL_FACTS), (ALL_FACTS,)),
     ],
 )
-def test_what_the_server_is_asked_for(fine: tuple[str, ...], coarse: tuple[str, ...]) -> None:
+def test_filters_sent_to_the_server_are_the_coarser_subjects(
+    fine: tuple[str, ...], coarse: tuple[str, ...]
+) -> None:
     assert coarser(fine) == coarse
 
 

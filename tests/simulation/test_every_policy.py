@@ -36,7 +36,7 @@ def _floats_are_added_alike_by_every_python(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("policy", names())
-def test_every_policy_completes_what_it_can_place_and_the_others_are_named(policy: str) -> None:
+def test_every_policy_completes_the_jobs_it_can_place_and_names_the_others(policy: str) -> None:
     run = simulate(SMALL, policy=policy)
     never = NEVER_PLACED.get(policy, set())
     assert set(run.result.waiting) == never

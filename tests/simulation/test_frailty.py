@@ -90,7 +90,7 @@ def test_in_a_storm_jobs_with_retries_complete_in_spite_of_their_failures(seed: 
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_every_job_ends_and_none_is_tried_more_often_than_it_may(seed: int) -> None:
+def test_every_job_ends_within_its_number_of_attempts(seed: int) -> None:
     for job_id, story in stories(seldom_tried(seed).events).items():
         ends = [fact for fact in story if isinstance(fact, JobCompleted | JobFailed)]
         assert len(ends) == 1, job_id
@@ -107,7 +107,7 @@ def test_every_job_ends_and_none_is_tried_more_often_than_it_may(seed: int) -> N
                 assert (longest < 3, len(failures) < 2) == (True, True)
 
 
-def test_frailty_is_what_it_says() -> None:
+def test_the_runs_have_interruptions_adoptions_and_restores() -> None:
     """Or the tests above would say nothing."""
     events = [fact for seed in range(SEEDS) for fact in interrupted(seed, "conductor").events]
     assert any(isinstance(fact, JobPreempted) and fact.reason is PreemptReason.INTERRUPTED for fact in events)

@@ -47,7 +47,7 @@ def test_twelve_jobs_on_five_nodes() -> None:
     assert all(len(fact.gang.members) > 1 for fact in starts(run) if type(fact.gang.sync) is Forked)
 
 
-def test_a_run_records_by_what_merged_weights_could_be_judged() -> None:
+def test_merges_and_steps_between_them_can_be_read_from_the_log() -> None:
     """Merges, the steps of copies between them, and the largest share: from what the copies said."""
     run, began, copies = ran(), dict[tuple[PlacementId, NodeId], float](), dict[PlacementId, list[float]]()
     batches = {
@@ -104,7 +104,7 @@ def test_every_variant_ends_a_small_scenario(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_who_may_not_be_moved_runs_from_one_start_to_its_end(policy: str) -> None:
+def test_a_job_that_may_not_be_moved_starts_once(policy: str) -> None:
     """No share of its copies waits for a next round, for which it would have to queue."""
     assert isinstance(NARROW.workload, ListedWorkload)
     jobs = [

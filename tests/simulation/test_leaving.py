@@ -68,7 +68,7 @@ def ran(policy: str, engine: Engine = "conductor", disturb: tuple[Disturbance, .
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_job_loses_what_it_did(policy: str) -> None:
+def test_no_job_loses_work_when_its_node_leaves(policy: str) -> None:
     done = ran(policy)
     assert audit(done.events, drained=True, seqs=done.seqs) == []
     assert done.result.jobs == {"submitted": len(JOBS), "completed": len(JOBS)}
@@ -93,7 +93,7 @@ def saved(done: Simulated) -> bool:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nothing_starts_there_that_would_not_pay(policy: str) -> None:
+def test_no_job_starts_on_a_leaving_node_where_it_would_not_pay(policy: str) -> None:
     """By the restart that was believed beforehand; orders follow their plan when others have stopped."""
     needed_s, patience_s = 15.0 * (1 + 4), 30.0
     for fact in ran(policy).events:

@@ -73,7 +73,7 @@ def test_a_job_that_only_a_mix_can_hold_is_accepted_and_runs() -> None:
     assert 7 in [fact.gang.gpus for fact in mixed_starts(ran())]
 
 
-def test_a_policy_that_never_mixes_runs_the_others_and_the_result_says_who_waits() -> None:
+def test_a_policy_that_never_mixes_runs_the_other_jobs_and_names_the_waiting_one() -> None:
     run = simulate(WIDE, policy="fifo")
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS - 1, "queued": 1}
     [waits] = run.result.waiting

@@ -154,7 +154,7 @@ def test_jobs_of_a_rota_share_gpus_and_take_other_turns_without_a_restart() -> N
     assert executions_of(run.events) == []
 
 
-def test_what_jobs_of_a_rota_were_served_is_no_more_than_the_time_of_its_gpus() -> None:
+def test_jobs_of_a_rota_are_served_no_more_than_the_time_of_its_gpus() -> None:
     ledger = Ledger()
     for fact in turned().events:
         fold(ledger, fact)

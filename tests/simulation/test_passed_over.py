@@ -67,7 +67,7 @@ def kinds(service: str) -> list[type[Event]]:
 
 
 @pytest.mark.parametrize("service", ["placer", "monitor", AGENT])
-def test_what_a_service_passes_over_costs_progress_alone(service: str) -> None:
+def test_facts_that_a_service_misses_cost_only_progress(service: str) -> None:
     seen = 0
     for kind in kinds(service):
         deaf = Deaf(service, kind)

@@ -113,7 +113,7 @@ def shared(plan: PlanPublished) -> bool:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", ["allox", "allox-gang", "sched-homo"])
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
-def test_a_storm_costs_time_and_nothing_else_where_nothing_is_moved(
+def test_a_storm_costs_time_and_nothing_else_under_a_policy_without_moves(
     seed: int, policy: str, engine: Engine
 ) -> None:
     assert_ended_well(stormy(seed, policy, engine))

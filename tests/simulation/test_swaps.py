@@ -78,7 +78,7 @@ def test_a_policy_of_one_s_own_may_be_chosen_later() -> None:
     assert run.result.policy == f"fifo, {name} from 480 s"
 
 
-def test_a_change_after_the_last_job_is_none() -> None:
+def test_a_policy_change_after_the_last_job_changes_nothing() -> None:
     plain = simulate(load_scenario("tiny"), policy="fifo").result
     late = simulate(in_turns(load_scenario("tiny"), 1e6, ["hops"]), policy="fifo").result
     assert late.event_log_hash == plain.event_log_hash

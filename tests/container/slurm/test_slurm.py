@@ -179,7 +179,7 @@ def keeps_its_secret(slurm: SlurmCluster) -> None:
     assert secret not in said
 
 
-def test_what_slurm_refuses_is_one_sentence(slurm: SlurmCluster) -> None:
+def test_a_refusal_by_slurm_is_one_sentence(slurm: SlurmCluster) -> None:
     join = ("--nodes", "1", "--join", "nats://127.0.0.1:1", "--folder", "/tmp/refused")
     said = hopyard(slurm, "up", "--partition", "nowhere", *join, fails=True).splitlines()
     assert said[-1].startswith("hopyard: sbatch: ")
