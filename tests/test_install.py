@@ -68,7 +68,7 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
     assert json.loads(done.stdout)["jobs"] == {"submitted": 8, "completed": 8}
 
 
-def test_what_it_lacks_is_one_line(folder: Path) -> None:
+def test_a_missing_library_is_reported_in_one_line(folder: Path) -> None:
     done = ran(folder, "hopyard", "compare", "--scenario", "tiny")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "hopyard: matplotlib is not installed: pip install markdown-it-py matplotlib\n"

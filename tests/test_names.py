@@ -44,6 +44,6 @@ def _type_variable(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "TypeVar"
 
 
-def test_what_counts_as_a_kind() -> None:
+def test_definitions_that_count_as_public_kinds() -> None:
     source = 'class A: ...\nB = int | str\n_C = int\nD = TypeVar("D")\nLIMIT = 3\nclass _E: ...\nf = 1\n'
     assert list(public_kinds(source)) == ["A", "B"]

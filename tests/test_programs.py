@@ -23,7 +23,7 @@ def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     assert (program.returncode, said) == (141, b"")
 
 
-def test_the_exit_code_is_what_the_program_says() -> None:
+def test_the_exit_code_is_that_of_the_program() -> None:
     for code, ended in ((None, 0), (0, 0), (1, 1)):
         program = begun(ENDS_WITH.format(code=code))
         assert program.communicate() == (b"", b"")

@@ -50,7 +50,7 @@ def test_the_gradient_is_that_of_the_whole_batch(
         assert rank["parameters"] == pytest.approx(alone["parameters"], rel=NOISE, abs=NOISE)
 
 
-def test_a_torch_that_does_not_tell_passes_apart_is_named(tmp_path: Path) -> None:
+def test_a_torch_version_without_a_needed_hook_is_named(tmp_path: Path) -> None:
     """Where it would matter: ranks with equal shares weigh nothing."""
     said = {}
     for shares in ("7,4,1", ""):

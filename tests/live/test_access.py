@@ -70,7 +70,7 @@ async def test_no_secret_is_on_a_command_line_in_an_environment_or_in_a_log(runn
     assert not [secret for secret in found for text in seen if secret in text]
 
 
-async def test_no_secret_is_in_what_diag_says_or_what_is_shown_to_anybody(running: Running) -> None:
+async def test_no_secret_is_in_diag_metrics_or_public_pages(running: Running) -> None:
     stack, client = running
     said = [repr(await diagnose(stack.api_url, stack.stack_file(), {})), repr(await client.status())]
     async with aiohttp.ClientSession() as session:
@@ -87,7 +87,7 @@ async def test_no_secret_is_in_what_diag_says_or_what_is_shown_to_anybody(runnin
     assert not [secret for secret in secrets_of(stack) for text in said if secret in text]
 
 
-async def test_the_api_changes_nothing_for_somebody_without_a_token(running: Running) -> None:
+async def test_the_api_changes_nothing_without_a_token(running: Running) -> None:
     stack, client = running
     before = (await client.policy()).policy
     async with aiohttp.ClientSession() as session:
@@ -100,13 +100,13 @@ async def test_the_api_changes_nothing_for_somebody_without_a_token(running: Run
     assert (await client.policy()).policy == before
 
 
-async def test_nats_lets_nobody_in_without_an_account(running: Running) -> None:
+async def test_nats_accepts_no_connection_without_an_account(running: Running) -> None:
     stack, _ = running
     with pytest.raises(PermissionError):
         await JetStreamBus.connect(Settings(nats_url=stack.nats.url), "planner", 10.0)
 
 
-async def test_a_rogue_agent_harms_nobody(running: Running) -> None:
+async def test_a_rogue_agent_harms_no_other_node(running: Running) -> None:
     """It has the account of one node, and publishes facts of other nodes while jobs train."""
     stack, client = running
     nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)

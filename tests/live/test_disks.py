@@ -138,7 +138,7 @@ async def test_a_backup_is_restored_to_where_a_link_leads_and_for_its_owner_alon
     assert open_to_others(large) == []
 
 
-async def test_what_an_operator_moved_to_another_disk_is_found_there(ran: Ran, tmp_path: Path) -> None:
+async def test_files_moved_to_another_disk_behind_links_are_found(ran: Ran, tmp_path: Path) -> None:
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     shutil.copytree(ran.data, data)
     elsewhere.mkdir(mode=0o700)
@@ -215,7 +215,7 @@ async def test_a_stack_on_a_damaged_stream_says_so_and_starts_nothing(
     assert "hopyard restore FILE" in str(refused.value)
 
 
-async def test_a_fact_that_cannot_be_read_is_missed_by_whoever_replays(ran: Ran, tmp_path: Path) -> None:
+async def test_an_unreadable_fact_is_missing_in_a_replay(ran: Ran, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(ran.data, data)
     block = streams_of(data) / FACTS / "msgs" / "1.blk"
@@ -248,7 +248,7 @@ async def test_a_damaged_store_ends_the_start_with_its_remedy(
 
 
 @pytest.mark.parametrize("instance", [1, 2])
-async def test_a_rebuilt_store_knows_what_the_damaged_one_knew(
+async def test_a_rebuilt_store_has_the_contents_of_the_damaged_one(
     ran: Ran, tmp_path: Path, instance: int
 ) -> None:
     data = tmp_path / "data"

@@ -83,7 +83,7 @@ async def job_facts(client: Client) -> int:
         ("samples: 1e6", "epochs: 3", 422, "$.workload.dataset_samples"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_with_its_field_and_stores_nothing(
+async def test_an_invalid_job_is_refused_by_field_and_not_stored(
     loaded: Loaded, old: str, new: str, status: int, field: str
 ) -> None:
     stack, client, _ = loaded
@@ -98,7 +98,7 @@ async def test_the_same_submission_twice_is_one_job(loaded: Loaded) -> None:
     assert await job_facts(client) == count
 
 
-async def test_a_message_nobody_can_read_is_a_dead_letter_and_the_stack_goes_on(loaded: Loaded) -> None:
+async def test_an_unreadable_message_is_a_dead_letter_and_the_stack_goes_on(loaded: Loaded) -> None:
     stack, client, _ = loaded
     own = msgspec.json.decode(account_of(stack.data, "admission").read_bytes(), type=dict[str, str])
     connection = await nats.connect(stack.nats.url, **own, inbox_prefix=inbox_of("admission").encode())

@@ -131,7 +131,7 @@ def _size(data: Path) -> int:
     return sum(file.stat().st_size for file in data.glob(f"{store_of(data).name}*"))
 
 
-def test_what_the_estimator_could_not_write_is_written_once_there_is_room(disk: Path) -> None:
+def test_observations_not_written_on_a_full_disk_are_written_once_there_is_room(disk: Path) -> None:
     path = str(disk / "store.duckdb")
     store = DuckDbStore(path, HALF_LIFE_S)
     full = fill(disk)

@@ -103,7 +103,7 @@ async def kept(bus: JetStreamBus) -> int:
     return len(found[0]) if found else 0
 
 
-async def test_what_is_said_while_nobody_leads_the_stream_is_safe_and_in_order(cluster: Cluster) -> None:
+async def test_facts_published_while_the_stream_has_no_leader_are_kept_in_order(cluster: Cluster) -> None:
     async with cluster.bus() as bus:
         await leads(bus, 1)
         empty = await kept(bus)
@@ -124,7 +124,7 @@ async def is_empty(bus: JetStreamBus, empty: int) -> bool:
     return await kept(bus) == empty
 
 
-async def test_the_next_leader_hands_on_what_an_ended_one_had_said(cluster: Cluster) -> None:
+async def test_the_next_leader_publishes_the_kept_facts_of_an_ended_one(cluster: Cluster) -> None:
     async with cluster.bus() as ended:
         await leads(ended, 2)
         async with cluster.without_its_leader():
@@ -139,7 +139,7 @@ async def test_the_next_leader_hands_on_what_an_ended_one_had_said(cluster: Clus
                 assert (await until(lambda: stored(bus))).count("b-1") == 1
 
 
-async def test_who_leads_no_more_keeps_nothing(cluster: Cluster) -> None:
+async def test_a_deposed_leader_keeps_no_facts(cluster: Cluster) -> None:
     async with cluster.bus() as before, cluster.bus() as after:
         await leads(before, 6)
         await leads(after, 7)

@@ -150,7 +150,7 @@ async def connected(stack: Stack) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return await asyncio.open_connection("127.0.0.1", stack.ports["admission"])
 
 
-async def test_who_never_ends_a_request_is_hung_up_on(running: Running) -> None:
+async def test_a_client_that_never_ends_its_request_is_disconnected(running: Running) -> None:
     stack, client = running
     beginnings = [
         b"",
@@ -211,7 +211,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-async def test_what_unfolds_is_refused_and_costs_megabytes(running: Running, bomb: str) -> None:
+async def test_a_decompression_bomb_is_refused_and_costs_megabytes(running: Running, bomb: str) -> None:
     stack, client = running
     kind, body, more = BOMBS[bomb]
     with bounded(stack):

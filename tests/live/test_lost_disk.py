@@ -86,7 +86,7 @@ async def busy_stack(data: Path) -> AsyncIterator[Struck]:
     assert last in [fact.job_id for fact in facts if isinstance(fact, JobSubmitted)]
 
 
-async def test_while_the_disk_of_nats_hangs_nothing_is_taken_and_then_all_goes_on(nats_disk: Disk) -> None:
+async def test_while_the_disk_of_nats_hangs_no_job_is_accepted_and_then_all_goes_on(nats_disk: Disk) -> None:
     async with busy_stack(nats_disk.folder.parent) as struck:
         with nats_disk.hanging():
             await refused(struck.stack)
@@ -107,7 +107,7 @@ async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_again_
         back.say("NATS' disk is back: accepted")
 
 
-async def test_a_leader_whose_nats_lost_its_disk_is_not_deposed_by_what_that_cannot_read(
+async def test_a_leader_is_not_deposed_by_a_nats_that_lost_its_disk(
     nats_disk: Disk,
 ) -> None:
     """Such a server says that nobody ever led, and refuses facts as if another did."""
@@ -219,7 +219,7 @@ async def said(struck: Struck, words: str) -> None:
             await asyncio.sleep(0.1)
 
 
-def test_what_the_estimator_could_not_write_to_a_lost_disk_is_not_taken_for_written(tmp_path: Path) -> None:
+def test_observations_not_written_to_a_lost_disk_are_not_counted_as_written(tmp_path: Path) -> None:
     (folder := tmp_path / "disk").mkdir()
     known, seen = [[observed(at=float(n)) for n in range(first, first + 100)] for first in (0, 1_000)]
     path = str(folder / "store.duckdb")

@@ -81,7 +81,7 @@ async def test_services_without_snapshots_read_the_archive(trimmed: Trimmed) -> 
     await trimmed.ended()
 
 
-async def test_at_the_end_nothing_is_missing(trimmed: Trimmed) -> None:
+async def test_at_the_end_no_fact_is_missing(trimmed: Trimmed) -> None:
     log = await trimmed.log()
     assert [seq for seq, _ in log] == list(range(1, log[-1][0] + 1))
     facts = [fact for _, fact in log]

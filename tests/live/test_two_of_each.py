@@ -359,7 +359,7 @@ async def refused(url: str) -> str:
 AHEAD_S = 120
 
 
-async def test_leaders_whose_clocks_are_wrong_tell_the_right_time(loaded: Loaded) -> None:
+async def test_leaders_with_wrong_clocks_use_the_cluster_s_time(loaded: Loaded) -> None:
     """Of every service the other instance leads, on machines two minutes, this cluster's two hours, off."""
     times = {service: len(await loaded.led(service)) for service in SERVICES}
     right = await loaded.leaders()

@@ -29,7 +29,7 @@ async def test_a_stack_of_the_earliest_version_is_upgraded_while_jobs_train(tmp_
     print({one.name: round(one.took_s, 1) for one in done.restarts}, len(done.acknowledged), "jobs")
 
 
-async def test_what_a_later_version_has_run_an_earlier_one_does_not_start(tmp_path: Path) -> None:
+async def test_an_earlier_version_does_not_start_on_the_data_of_a_later_one(tmp_path: Path) -> None:
     later = present(tmp_path / "later", "shared")
     file = later / Path(joining.__file__).relative_to(ROOT)
     number = f"PROTOCOL = {PROTOCOL}\n"

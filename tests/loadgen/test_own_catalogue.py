@@ -157,7 +157,7 @@ def test_both_engines_run_the_same_world(tmp_path: Path) -> None:
     assert conducted.result.event_log_hash == looped.result.event_log_hash
 
 
-def test_a_kept_outcome_is_called_by_what_the_file_says(tmp_path: Path) -> None:
+def test_a_stored_outcome_is_named_by_the_contents_of_the_catalogue(tmp_path: Path) -> None:
     """And not by its path."""
     names = set()
     for text in (OWN, SLOW_XP, OWN):

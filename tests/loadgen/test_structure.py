@@ -44,7 +44,7 @@ def test_the_setting_chooses_it() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in structures() if name != "plain"])
-def test_each_differs_from_the_plain_one_in_what_gangs_do(name: str) -> None:
+def test_each_structure_changes_the_speed_of_gangs(name: str) -> None:
     jobs = [JOB, *(spec(model, "imagenet") for model in ("vgg13", "mobilenet-v2"))]
     assert any(rate(structures()[name], PAIR, job) != rate(PLAIN, PAIR, job) for job in jobs)
 

@@ -122,7 +122,7 @@ SAVED_AND_KILLED: list[Step] = [
 @example(SAVED_AND_KILLED, 3)
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.integers(1, 3))
-def test_whoever_is_over_has_ended(steps: list[Step], interruptions_max: int) -> None:
+def test_the_placer_and_the_monitor_agree_on_ended_jobs(steps: list[Step], interruptions_max: int) -> None:
     pair = Pair(interruptions_max)
     for step in steps:
         pair.step(step)

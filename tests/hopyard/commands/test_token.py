@@ -97,7 +97,7 @@ def test_a_token_goes_into_a_file_that_commands_then_take(
     assert json.loads(shown.out)["token"] == ""
 
 
-def test_a_token_that_cannot_be_kept_is_none(hopyard: Hopyard, file: Path, tmp_path: Path) -> None:
+def test_a_token_that_cannot_be_stored_is_not_created(hopyard: Hopyard, file: Path, tmp_path: Path) -> None:
     taken = tmp_path / ("n" * 250)  # the draft beside it has a name that is too long
     ran = hopyard("token", "create", "--user", "ada", "--file", str(file), "--out", str(taken))
     assert (ran.code, "no token is made" in ran.err) == (1, True)

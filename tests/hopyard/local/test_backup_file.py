@@ -143,7 +143,7 @@ def test_a_part_that_is_no_file_is_refused(whole: Path, kind: bytes) -> None:
         pass
 
 
-def test_it_is_the_folder_that_is_blamed_where_it_cannot_be_made(whole: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(whole: Path) -> None:
     with pytest.raises(Failure, match=r"^/proc/nowhere: "):
         restore(whole, Path("/proc/nowhere"))
 

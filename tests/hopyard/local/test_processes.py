@@ -231,7 +231,7 @@ def test_this_process_is_alive_and_one_above_all_limits_is_not() -> None:
     assert not alive(2**22 + 1)
 
 
-async def test_a_program_that_came_back_tells_how_often_and_why(program: Write, begin: Begin) -> None:
+async def test_a_restarted_program_records_how_often_and_why(program: Write, begin: Begin) -> None:
     running = await begin(program("raise KeyError('policy')"))
     async with template() as forking:
         with pytest.raises(Died):

@@ -229,7 +229,7 @@ def test_a_nats_that_others_reach_asks_for_more_than_a_name(tmp_path: Path) -> N
         check_exposure(fine, settings_of(fine))
 
 
-def test_a_nats_that_others_reach_without_tls_is_spoken_of(tmp_path: Path) -> None:
+def test_an_open_nats_without_tls_is_warned_about(tmp_path: Path) -> None:
     others = replace(spec(tmp_path), nats=Listen(host="0.0.0.0", port=4222))
     secured = replace(others, chosen={"nats_certificate": "c.pem", "nats_key": "k.pem"})
     assert "speaks no TLS" in in_clear(others, settings_of(others))

@@ -38,7 +38,7 @@ def at(now: float, *, speed: float = 60.0) -> Times:
         (PoissonWorkload(mix="hops", count=2, rate_per_hour=30.0), "2 jobs, 30 per hour"),
     ],
 )
-def test_one_job_is_no_jobs(workload: PoissonWorkload, says: str) -> None:
+def test_one_job_is_written_in_the_singular(workload: PoissonWorkload, says: str) -> None:
     scenario = ScenarioFile(name="own", cluster="tiny", workload=workload)
     assert says in text_of(scenarios_table([scenario]))
 
@@ -109,7 +109,7 @@ def test_every_metric_has_a_name_in_words_and_a_share_is_in_per_cent() -> None:
     assert "of_tomorrow" not in text_of(status_table(status_view(metrics={"of_tomorrow_s": 1.0}), at(725.0)))
 
 
-def test_the_status_tells_of_a_clock_that_is_not_the_wall_s() -> None:
+def test_the_status_shows_the_speed_of_an_accelerated_clock() -> None:
     assert "60 times the speed of time" in text_of(status_table(status_view(speed=60.0), at(725.0)))
     assert "clock" not in text_of(status_table(status_view(speed=1.0), at(725.0)))
 

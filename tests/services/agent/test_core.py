@@ -188,7 +188,7 @@ def test_gpus_are_free_only_when_the_end_is_in_the_stream() -> None:
     assert bench.owners() == {0: P1}
 
 
-def test_a_stopped_leader_tells_the_samples_in_its_checkpoint() -> None:
+def test_a_stopped_leader_reports_the_samples_in_its_checkpoint() -> None:
     bench = Bench()
     up(bench)
     bench.tell(formed())

@@ -53,7 +53,7 @@ def test_no_placement_starts_twice(steps: list[tuple[str, str, int]]) -> None:
 
 
 @given(STEPS)
-def test_a_new_life_begins_with_the_node_free_whatever_came_before(
+def test_a_new_life_begins_with_a_free_node(
     steps: list[tuple[str, str, int]],
 ) -> None:
     bench = Bench(gpus=4)

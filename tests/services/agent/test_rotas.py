@@ -93,7 +93,7 @@ def test_a_stopping_worker_ignores_new_turns() -> None:
     assert not any(isinstance(task, TurnWorker) for task in bench.work)
 
 
-def test_an_adopted_worker_hears_its_turns_before_it_goes_on() -> None:
+def test_an_adopted_worker_gets_its_turns_before_it_goes_on() -> None:
     """They may have changed while there was no agent."""
     before = Bench()
     order, later = in_turns("p1"), in_turns("p1", turns=3).gang

@@ -110,7 +110,7 @@ def test_a_job_runs_from_its_order_to_its_end(faults: Faults) -> None:
     assert facts[4].at == pytest.approx(20.0 + 1_000.0 / 4.0, abs=0.3)
 
 
-def test_heartbeats_tell_life_workers_and_progress() -> None:
+def test_heartbeats_carry_life_workers_and_progress() -> None:
     stage = played(one_job)
     assert {(beat.node_id, beat.life) for beat in stage.beats} == {(HERE, "1")}
     beat = stage.beats[50]
@@ -182,7 +182,7 @@ def test_an_agent_is_built_for_the_node_the_settings_name(tmp_path: Path) -> Non
     )
 
 
-def test_two_agents_built_alike_have_lives_of_their_own() -> None:
+def test_two_agents_of_the_same_settings_have_different_lives() -> None:
     def joined() -> object:
         ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())
         [effect] = build(SETTINGS, ports, node()).core.resume(0.0)

@@ -102,7 +102,7 @@ def test_many_configurations_are_estimated_from_a_million_observations(
 
 @pytest.mark.benchmark
 @pytest.mark.parametrize("configurations", [50_000, 1_000_000])
-async def test_the_service_s_heart_beats_on_meanwhile(
+async def test_the_event_loop_stays_responsive_during_a_large_question(
     path: str, live: JetStreamNet, configurations: int
 ) -> None:
     settings = msgspec.structs.replace(live.settings, store=path)

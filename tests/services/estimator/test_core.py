@@ -197,7 +197,7 @@ def test_columns_that_do_not_fit_are_refused(asked: EstimateQuestion) -> None:
     assert isinstance(ready().ask(asked), Refused)
 
 
-def test_a_question_may_say_what_its_jobs_train() -> None:
+def test_a_question_may_carry_the_workloads_of_its_jobs() -> None:
     """The planner asks once for all jobs of a workload, and about jobs the estimator has not heard of yet."""
     driver, asked = ready(), question(jobs=("j9",))
     assert np.isnan(throughput(driver.ask(asked))).all()

@@ -52,7 +52,7 @@ def test_a_job_is_complete_when_all_its_copies_did_their_shares() -> None:
     assert (end.at, end.samples_done) == (95.0, 1000.0)
 
 
-def test_one_failed_copy_fails_nothing_and_the_last_one_the_job() -> None:
+def test_a_failed_copy_does_not_fail_the_job_unless_it_is_the_last() -> None:
     world = trains()
     assert world.tell(worker_stopped(node_id=ONE, outcome=Outcome.FAILED, samples_done=0.0)) == []
     assert record(world).failures == 0

@@ -110,7 +110,7 @@ def test_a_question_is_answered_over_the_bus() -> None:
     run(story)
 
 
-def test_the_status_tells_how_fast_the_clock_runs() -> None:
+def test_the_status_has_the_speed_of_the_clock() -> None:
     service = build(SETTINGS, Ports(bus=MemoryBus(LoopClock()), clock=ScaledClock(speed=60.0)))
     [reply] = service.core.handle(Asked(1, ShowStatus()), 0.0)
     assert isinstance(reply, Reply)

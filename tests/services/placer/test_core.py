@@ -282,9 +282,7 @@ def test_a_measurement_that_found_no_gpu_is_given_back_at_the_next_round() -> No
         (OTHER, NodeId("absent"), "node absent is lost"),
     ],
 )
-def test_a_planned_measurement_is_given_back_with_what_stands_in_its_way(
-    job: JobId, node: NodeId, reason: str
-) -> None:
+def test_a_planned_measurement_is_given_back_with_the_reason(job: JobId, node: NodeId, reason: str) -> None:
     run = ProfileRun(placement_id=PlacementId("profile"), job_id=job, gpu_type=GpuType("t4"), node_id=node)
     facts = Bench().tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
     assert only(PlacementRefused, facts).reason == reason

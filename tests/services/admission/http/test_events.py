@@ -144,7 +144,7 @@ async def test_a_wrong_query_is_refused(query: str) -> None:
         await api.call("GET", f"/v1/events?{query}", 422)
 
 
-async def test_the_core_hears_that_it_caught_up_once_every_stored_submission_is_folded() -> None:
+async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() -> None:
     bus, driver, heard = MemoryBus(LoopClock(), Faults(duplicate=1.0)), Driver(), asyncio.Event()
     await bus.publish([joined("n-0"), submitted("train-1"), joined("n-1")])
     forwarding = Forwarding(bus, LoopClock(), Settings(), driver.core)
@@ -161,7 +161,7 @@ async def test_the_core_hears_that_it_caught_up_once_every_stored_submission_is_
     await bus.close()
 
 
-async def test_an_answer_that_does_not_come_in_time_tells_how_to_repeat() -> None:
+async def test_a_late_answer_is_an_error_that_says_how_to_repeat() -> None:
     async with serving(attached=False, ask_timeout_real_s=0.05) as api:
         inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
         task = asyncio.create_task(api.forwarding.attach(inbox))

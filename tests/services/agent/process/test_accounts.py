@@ -59,7 +59,9 @@ def passed(folder: Path) -> None:
 
 @NEEDS_ROOT
 @pytest.mark.parametrize("grouped", [True, False])
-async def test_another_account_speaks_for_no_rank(*, grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_account_cannot_report_for_a_rank(
+    *, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Though it gives itself the variables of one."""
     if not grouped:
         monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
@@ -95,7 +97,7 @@ def lie(folders: Folders, uid: int) -> bytes:
 
 
 @NEEDS_ROOT
-async def test_a_job_s_account_writes_its_last_word_and_nothing_that_the_agent_goes_by() -> None:
+async def test_a_job_s_account_can_change_no_file_that_the_agent_relies_on() -> None:
     uid = pwd.getpwnam(user()).pw_uid
     with short_folder() as folder:
         passed(folder)

@@ -89,7 +89,7 @@ async def test_no_container_is_given_a_folder_that_its_account_cannot_get_to(nam
 
 
 @pytest.mark.parametrize("way", ["theirs/way/new", "closed/new/deeper"])
-async def test_checkpoints_are_made_nowhere_but_where_the_account_may(way: str) -> None:
+async def test_checkpoint_folders_are_made_only_where_the_account_may(way: str) -> None:
     """Also behind a link that the account has put."""
     user = nobody()
     uid = pwd.getpwnam(user).pw_uid

@@ -62,7 +62,9 @@ async def test_a_process_in_a_session_of_its_own_goes_with_its_worker() -> None:
         assert processes_of(node.folders) == []
 
 
-async def test_it_goes_too_where_there_are_no_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_s_processes_all_end_without_control_groups_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
     async with running_node() as node:
         await node.trained(order("child", "forever", gpus=2))

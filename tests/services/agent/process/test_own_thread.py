@@ -8,12 +8,12 @@ from services.agent.process.own_thread import in_own_thread
 from tests.bus_nets import LIMIT_S
 
 
-async def test_it_returns_what_the_work_does() -> None:
+async def test_the_result_of_the_work_is_returned() -> None:
     assert await in_own_thread(lambda: 7) == 7
 
 
 @pytest.mark.parametrize("error", [OSError("no disk"), SystemExit(3)])
-async def test_whatever_ends_the_work_is_raised_where_it_is_waited_for(error: BaseException) -> None:
+async def test_an_error_of_the_work_is_raised_at_its_caller(error: BaseException) -> None:
     def end() -> None:
         raise error
 

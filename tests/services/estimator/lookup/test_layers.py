@@ -254,7 +254,7 @@ def test_servers_of_two_models_are_answered_together_as_each_alone() -> None:
 TYPES = tuple(map(GpuType, "ABC"))
 
 
-def test_a_type_in_servers_of_one_model_answers_before_theory_whatever_others_have() -> None:
+def test_evidence_of_a_type_with_one_server_model_comes_before_theory() -> None:
     store = MemoryStore(half_life_s=1e6)
     store.keep(workload(), dict.fromkeys(TYPES, modules()))
     store.add([observed("b0", "B", throughput=60.0)] * 3)

@@ -246,7 +246,7 @@ def test_shapes_of_workloads_are_found_again_after_another_is_forgotten() -> Non
         assert (found.shapes, found.mean.tolist()) == (meant.shapes, meant.mean.tolist())
 
 
-def test_as_many_other_gangs_as_were_forgotten_are_others() -> None:
+def test_a_replaced_set_of_gangs_of_equal_number_is_noticed() -> None:
     store, residuals = known(), Residuals()
     asked = wanted({"a0": 8}, nodes=NODES)
     store.add([showing({"a0": gpus}, 0.8) for gpus in (1, 2)])

@@ -41,11 +41,11 @@ def iteration_s(one: Loading, gpus: int = 2) -> float:
     return float(expected_iteration_s(gangs)[0])
 
 
-def test_it_is_time_again_after_four_times_as_many() -> None:
+def test_a_fit_is_due_again_after_four_times_as_many_observations() -> None:
     assert [count for count in range(1, 600) if due(count)] == [8, 32, 128, 512]
 
 
-def test_the_wait_of_an_unstable_loader_is_scaled_to_what_was_measured() -> None:
+def test_the_wait_of_an_unstable_loader_is_scaled_to_the_measured_one() -> None:
     """Two processes, both hit with 0.64: the slower is at 0.64 · 0.7 + 0.36 · 2.0 = 1.168 s, a process itself
     at 0.8 · 0.7 + 0.2 · 2.0 = 0.96 s. Drawn 0.208 s, measured 0.104 s: half."""
     found = refined(modules(parameters=0.0), UNSTABLE, [waited(0.2, 0.008)], node(), None)

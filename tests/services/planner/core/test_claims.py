@@ -120,7 +120,7 @@ def test_a_plan_of_a_leader_that_was_replaced_counts_for_nothing() -> None:
     assert idle_gpus(after(*facts)) == 8
 
 
-def test_a_fragment_plan_adds_to_what_was_planned() -> None:
+def test_a_fragment_plan_adds_to_the_planned_claims() -> None:
     more = plan(placement("job-2", place="pl-2"), plan_id=PlanId("plan-2"), kind=PlanKind.FRAGMENT)
     assert idle_gpus(after(*running(), *in_queue("job-2"), more)) == 5
 
@@ -175,7 +175,7 @@ def test_time_on_several_types_is_credited_by_their_shares_of_the_gang() -> None
     assert sum(later.received_s.values()) * 3 == pytest.approx(later.attained_gpu_s)
 
 
-def test_progress_is_what_was_reported_and_from_then_on_estimated() -> None:
+def test_progress_is_the_reported_one_and_then_estimated() -> None:
     state = after(*running())
     assert seen(state, 20.0).samples_done == 100.0  # 10 samples/s since second 10
     fold(state, preempted(at=60.0, samples_done=300.0))
@@ -320,7 +320,7 @@ def by_definition(claims: Claims) -> dict[NodeId, int]:
 
 
 @given(happenings)
-def test_a_node_s_claim_is_the_sum_of_what_was_promised_or_is_held_there(happens: list[Happening]) -> None:
+def test_a_node_s_claim_is_the_sum_of_planned_and_held_gpus(happens: list[Happening]) -> None:
     claims = Claims()
     for happening in happens:
         happening(claims)

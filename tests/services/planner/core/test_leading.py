@@ -66,7 +66,7 @@ def test_a_leader_set_to_another_policy_than_the_one_before_announces_it() -> No
     assert stage.plan.policy == "fifo"
 
 
-def test_a_leader_set_as_the_one_before_keeps_what_was_chosen_since() -> None:
+def test_a_leader_with_the_same_setting_keeps_the_policy_chosen_since() -> None:
     stage = Stage(Settings(policy="fifo"), leads=False)
     stage.tell(joined(), *in_queue(), PolicyChosen(at=0.0, policy="hops"))
     stage.lead(3)

@@ -46,7 +46,7 @@ def test_a_lost_nodes_job_starts_elsewhere() -> None:
     assert places(stage.plan) == {"job-1": config(node_2=4)}
 
 
-def test_a_node_that_returns_offers_what_is_not_claimed() -> None:
+def test_a_node_that_returns_offers_its_unclaimed_gpus() -> None:
     stage = cluster(lost(at=0.5), *in_queue(at=1.0, demand=(4,)))
     stage.until(5.0)
     stage.tell(returned(at=10.0))
@@ -69,7 +69,7 @@ def test_no_nodes_and_no_jobs_are_planned_too() -> None:
     assert (places(stage.plan), stage.plan.idle_gpus) == ({}, 0)
 
 
-def test_without_any_estimate_a_first_plan_keeps_what_runs() -> None:
+def test_without_any_estimate_a_first_plan_keeps_running_jobs() -> None:
     stage = cluster(*in_queue("runs", demand=(4,)), opened())
     carried_out(stage, stage.plan)
     kept = stage.plan.placements

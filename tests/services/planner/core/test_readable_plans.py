@@ -46,7 +46,7 @@ def test_jobs_of_any_length_are_planned(policy: str) -> None:
     assert "late" in placed | {one.job_id for plan in stage.plans for one in plan.left_out}
 
 
-def test_a_standing_beyond_what_a_message_holds_is_the_largest_that_it_does() -> None:
+def test_a_standing_too_large_for_a_message_is_capped() -> None:
     stage = Stage(Settings(policy="srsf"))
     stage.tell(joined(), *endless("job-1", demand=(8,)), opened())
     assert stage.plan.measures.priority == "expected GPU-seconds left, least first"

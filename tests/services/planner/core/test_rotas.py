@@ -145,7 +145,7 @@ def test_a_job_that_may_not_be_moved_keeps_its_tasks() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hops", "fifo", "hlas"])
-def test_where_one_may_not_be_moved_its_whole_rota_stays_whatever_the_policy(policy: str) -> None:
+def test_a_job_that_may_not_be_moved_keeps_its_whole_rota_under_every_policy(policy: str) -> None:
     """`first` has run for long and may go; `second` is not preemptible; both are in turns on all GPUs."""
     stage = stage_of()
     stage.until(100.0)

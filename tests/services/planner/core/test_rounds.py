@@ -59,7 +59,7 @@ def test_a_grace_longer_than_the_round_does_not_stop_planning() -> None:
     assert [made.round for made in stage.plans if made.kind == PlanKind.FIRST] == [0, 1, 2]
 
 
-def test_a_plan_says_what_it_is_made_from_by_whom_and_how_well() -> None:
+def test_a_plan_records_its_policy_leader_source_and_quality() -> None:
     stage = cluster(*in_queue(demand=(4,)), opened())
     made = stage.plan
     assert (made.policy, made.token, made.made_from, made.stage) == ("hops", 1, 5, Made.OPTIMAL)
@@ -93,7 +93,7 @@ def test_a_job_that_moves_gets_a_new_placement_id() -> None:
     assert not any("." in name for name in ids)  # they become parts of subjects
 
 
-def test_a_job_left_out_names_who_has_the_gpus() -> None:
+def test_a_job_left_out_names_the_holders_of_the_gpus() -> None:
     stage = cluster(*in_queue("old", demand=(8,)), *in_queue("new", demand=(8,), at=1.0))
     stage.tell(opened(at=100.0))
     [left] = stage.plan.left_out

@@ -93,7 +93,7 @@ def holder(stage: Stage) -> list[str]:
     return [placement.job_id for placement in stage.plan.placements]
 
 
-def test_it_learns_from_orders_and_what_came_of_them() -> None:
+def test_restart_times_are_learnt_from_orders_and_their_outcomes() -> None:
     stage = one_that_runs(SRTF)
     [placement] = stage.plan.placements
     workload = stage.core.state.jobs[JobId("job-1")].workload

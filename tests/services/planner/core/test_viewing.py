@@ -94,7 +94,7 @@ def seen(state: State, kind: PlanKind, memo: Memo | None) -> View:
 
 
 @given(st.lists(anything(), max_size=40), st.lists(st.sampled_from(PlanKind), min_size=1, max_size=5))
-def test_a_view_is_the_same_whatever_was_seen_before(
+def test_a_cached_view_is_the_same_as_a_fresh_one(
     steps: Sequence[list[Event]], kinds: Sequence[PlanKind]
 ) -> None:
     state, memo = State(), Memo()
@@ -132,7 +132,7 @@ def test_jobs_that_run_are_present_in_a_fragment_plan_that_does_not_show_them() 
     assert ([job.job_id for job in found.jobs], found.jobs_present) == (["job-2"], 2)
 
 
-def test_a_view_says_what_an_exchange_of_gradients_moves_and_over_what() -> None:
+def test_a_view_has_the_size_of_gradients_and_the_bandwidths() -> None:
     state = State()
     workload = msgspec.structs.replace(a_spec().workload, dataset_samples=50_000)
     measured = msgspec.structs.replace(profiled("job-1", at=1.0), modules={V100: MODULES})

@@ -267,7 +267,7 @@ def test_places_that_cannot_be_kept_together_are_no_starting_plan() -> None:
     assert solve(holding(HELD, 1, 2), Effort(modelled=True, greedy=True)).objective == 11.0
 
 
-def test_a_part_of_a_problem_keeps_what_jobs_hold() -> None:
+def test_a_part_of_a_problem_keeps_the_places_of_jobs() -> None:
     part = restricted(holding(HELD, 0, 2), np.array([1, 2, 3], dtype=np.int32))
     assert part.present.tolist() == [1]
 

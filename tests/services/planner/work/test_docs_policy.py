@@ -34,26 +34,26 @@ def greedy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{folder}/greedy.py:Greedy"
 
 
-def test_it_has_forty_lines() -> None:
+def test_the_example_policy_has_forty_lines() -> None:
     assert len(listing().splitlines()) <= 40
 
 
 @given(seen=views())
 @limits(max_examples=20, deadline=None)
-def test_it_keeps_to_the_contract(greedy: str, seen: View) -> None:
+def test_the_example_policy_keeps_to_the_contract(greedy: str, seen: View) -> None:
     decision = decide(greedy, seen)
     assert fault(seen, decision) is None
     assert mentioned(decision) == sorted(job.job_id for job in seen.jobs)
     assert decide(greedy, seen) == decision
 
 
-def test_it_does_what_it_says(greedy: str) -> None:
+def test_the_example_policy_prefers_one_node(greedy: str) -> None:
     """Spread over two nodes a GPU does a fifth less."""
     seen = view([job("spread", (4,)), job("whole", (3,))], nodes(3, 3))
     assert chosen(decide(greedy, seen)) == {"whole": place_on(a0=3)}
 
 
-def test_it_schedules_a_cluster(greedy: str) -> None:
+def test_the_example_policy_schedules_a_cluster(greedy: str) -> None:
     ran = simulate(load_scenario("tiny"), policy=greedy)
     assert ran.result.policy == greedy
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []

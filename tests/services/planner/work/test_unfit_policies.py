@@ -110,7 +110,7 @@ async def test_a_policy_that_cannot_be_built_is_unfit(patient: Workers, hurried:
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_a_policy_that_cannot_say_what_it_wants_is_stood_in_for(
+async def test_a_policy_that_fails_in_its_first_step_is_stood_in_for(
     patient: Workers, hurried: Workers, how: str
 ) -> None:
     workers = hurried if how == "hangs" else patient

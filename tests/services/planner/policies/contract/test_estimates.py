@@ -65,7 +65,7 @@ def test_the_question_carries_shares() -> None:
     assert np.frombuffer(asked.samples, dtype="<i4").tolist() == [0, 0, 3, 5]
 
 
-def test_shares_are_part_of_what_is_remembered() -> None:
+def test_remembered_answers_are_distinguished_by_shares() -> None:
     seen = view([job("x", (2,))], nodes(1, 1))
     about_shares = inquiry(sharing(0, 0, 3, 5, 5, 3, 4, 4), seen)
     assert len(set(hashes(about_shares).tolist())) == 4

@@ -215,7 +215,7 @@ def test_a_job_started_by_another_policy_keeps_its_gpu_counts_by_node(memory: by
     assert read(decision.memory).gpus_of == {"x": {"a1": (0, 1)}, "y": {"a1": (2, 3)}}
 
 
-def test_a_newcomer_takes_what_is_left_over() -> None:
+def test_a_newcomer_takes_left_over_gpus() -> None:
     """The authors keep room for it and leave that idle."""
     seen = view(jobs(1), small(2))
     later = after(seen, decide(GAVEL, seen), members=jobs(2))

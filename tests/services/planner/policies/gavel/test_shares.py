@@ -87,7 +87,7 @@ def test_each_job_gets_the_type_it_gains_most_on() -> None:
     assert shares.objective == pytest.approx(1.0)
 
 
-def test_weights_and_gangs_scale_what_is_fair() -> None:
+def test_a_fair_share_scales_with_weight_and_gang_size() -> None:
     """One GPU; a weight of 3 gets three times the time of 1."""
     shares = max_min(demand((1.0,), (1.0,), gpus=(1,), weight=(3.0, 1.0)), Budget())
     assert shares.share[:, 0] == pytest.approx([0.75, 0.25])

@@ -97,7 +97,7 @@ def test_the_time_of_an_exchange_between_gpus_is_weighed() -> None:
     assert plan_of([wants(2, 1.0, 1.0, between_s=1.1)], 2)[0].tasks == {0: 2}
 
 
-def test_a_job_whose_turn_would_hold_up_the_others_waits() -> None:
+def test_a_job_with_too_long_a_turn_for_the_others_waits() -> None:
     """A tenth of the GPU is left; of a job with tasks as long that is one round of nine, of another less."""
     first = wants(1, 0.9, exchange_s=0.1)
     assert len(plan_of([first, wants(1, 0.7)], 1)) == 2
@@ -139,7 +139,7 @@ def test_jobs_share_a_gpu_only_where_their_memory_does() -> None:
     assert len(plan_of(queue(0.5), 1)) == 1
 
 
-def test_a_job_that_keeps_its_tasks_has_what_is_left_and_some_turns_in_any_case() -> None:
+def test_a_job_that_keeps_its_tasks_gets_the_time_left_and_at_least_some_turns() -> None:
     stays = wants(2, 1.0, 1.0, kept={0: 1, 1: 1})
     before = wants(2, 1.0, 1.0)
     held = [Held(gpus=(0, 1), jobs=frozenset({1}), fixed=True)]

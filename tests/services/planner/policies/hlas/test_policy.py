@@ -143,7 +143,7 @@ def test_a_job_that_is_larger_than_it_needs_gives_no_more_than_is_needed() -> No
     assert tasks_of(again.choices[1].gang) == {"g00": (2, 2), "g01": (2, 2)}
 
 
-def test_a_job_that_may_not_be_moved_keeps_what_it_has() -> None:
+def test_a_job_that_may_not_be_moved_keeps_its_groups() -> None:
     jobs = [toy("x", Toy(ALIKE, 8, 999), 8.0 * 250)]
     first = asked(jobs)
     stays = [msgspec.structs.replace(one, stays=True) for one in after(first, jobs)]

@@ -42,7 +42,7 @@ def test_samples_that_do_not_fit_go_to_the_other_gpus(room: float) -> None:
     assert samples(shared({T4: 64 * BATCH, V100: most})) == (3 * BATCH - most, most)
 
 
-def test_the_option_bounds_what_memory_would_allow() -> None:
+def test_the_option_bounds_shares_below_the_memory() -> None:
     known = {T4: 64 * BATCH, V100: 64 * BATCH}
     assert samples(shared(known, share_max=1.25))[1] == int(1.25 * BATCH)
 

@@ -135,7 +135,7 @@ def test_with_powers_only_the_authors_counts_of_the_demand_are_offered() -> None
     }
 
 
-def test_a_job_at_most_doubles_what_it_has_run_with() -> None:
+def test_a_job_at_most_doubles_its_largest_count_so_far() -> None:
     jobs = [
         job("new", (1, 2, 3, 4)),
         job("ran", (1, 2, 4, 6, 8)),
@@ -165,7 +165,7 @@ def test_the_gain_is_lambda_less_utility() -> None:
     assert (decision.stage, decision.configurations) == (Stage.OPTIMAL, 2)
 
 
-def test_lambda_is_what_it_costs_to_leave_a_job_out() -> None:
+def test_lambda_is_the_cost_of_leaving_a_job_out() -> None:
     seen = view([job("x", (1, 7)), job("y", (1, 7))], nodes(7))
     assert sorted(gpus(decide(SIA + FREELY, seen)).values()) == [7]  # 1.1 − 7^−0.5 > 2 · (1.1 − 1)
     assert sorted(gpus(decide(SIA + FREELY, seen, penalty=2.0)).values()) == [1, 1]
@@ -178,7 +178,7 @@ def test_above_0_p_is_for_the_sum_of_speeds() -> None:
     assert decision.objective == pytest.approx(7.0 + 2.0, rel=1e-5)
 
 
-def test_a_restart_must_pay_for_what_the_job_has_lost_to_restarts() -> None:
+def test_a_restart_must_pay_for_the_job_s_earlier_restarts() -> None:
     """4 GPUs are worth a restart to a job that restarted rarely; to one that often did, they are not."""
     runs = present(a0=3)
     for restarts, count in ((0, 4), (5, 3)):
