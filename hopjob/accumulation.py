@@ -42,26 +42,26 @@ class Accumulation:
     ) -> None:
         """`others`: what else was attached. `turns`: where other jobs use the GPU too."""
         self.last = True
-        self._asked = False
+        self._stepped = False
         self.turns = turns
         self._model, self._optimizer = model, optimizer
-        self._aside: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._sums: list[tuple[torch.Tensor, torch.Tensor]] = []
         """the parameters, with the sum of their gradients in this update so far"""
         for thing in (optimizer, *others):
-            self._hold(thing)
+            self._defer_methods(thing)
 
     def begin(self, *, last: bool) -> None:
         """A batch begins."""
-        self.last, self._asked = last, False
+        self.last, self._stepped = last, False
 
     def end(self) -> None:
         """A batch ends. Raises RuntimeError if it was the last of the update and the script made no step."""
-        if self.last and not self._asked:
+        if self.last and not self._stepped:
             raise RuntimeError(NO_STEP)
 
     def before_backward(self) -> None:
         """Raises RuntimeError if a second backward pass begins, since the turn is given back by then."""
-        if self.turns is not None and not self.turns.has:
+        if self.turns is not None and not self.turns.has_turn:
             raise RuntimeError(TWICE)
         if self.last:
             self._put_back()
@@ -72,17 +72,17 @@ class Accumulation:
                 self.turns.give_back()
                 self.turns.exchange(list(self._parameters()), list(self._model.buffers()))
             return
-        kept = dict(self._aside)
+        kept = dict(self._sums)
         for parameter in self._parameters():
             if parameter.grad is not None:
                 gradient, parameter.grad = parameter.grad, None
                 kept[parameter] = kept[parameter].add_(gradient) if parameter in kept else gradient
-        self._aside = list(kept.items())
+        self._sums = list(kept.items())
 
     def _put_back(self) -> None:
-        for parameter, gradient in self._aside:
+        for parameter, gradient in self._sums:
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        self._aside = []
+        self._sums = []
 
     def _parameters(self) -> dict[torch.Tensor, None]:
         """The parameters, each once, in a fixed order."""
@@ -91,24 +91,24 @@ class Accumulation:
 
     # ---- what happens once an update
 
-    def _hold(self, thing: object) -> None:
+    def _defer_methods(self, thing: object) -> None:
         scales = hasattr(thing, "unscale_")
         for name in (*ONCE, OF_SCALERS) if scales else ONCE:
             if hasattr(thing, name):
-                asks = name == "step" and (scales or thing is self._optimizer)
-                _replace(thing, name, self._held(getattr(thing, name), asks=asks))
+                updates_model = name == "step" and (scales or thing is self._optimizer)
+                _replace(thing, name, self._deferred(getattr(thing, name), updates_model=updates_model))
 
-    def _held(self, plain: Callable[..., Any], *, asks: bool) -> Callable[..., Any]:
-        """A method that runs only with the last batch of an update. `asks`: it updates the model."""
+    def _deferred(self, plain: Callable[..., Any], *, updates_model: bool) -> Callable[..., Any]:
+        """A method that runs only with the last batch of an update. `updates_model`: it makes the step."""
 
         @functools.wraps(plain)
         def once(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives
-            self._asked |= asks
+            self._stepped |= updates_model
             if self.last:
                 self._put_back()
                 return plain(*args, **options)
             closure = options.get("closure", args[0] if args else None)
-            if not asks or not callable(closure):
+            if not updates_model or not callable(closure):
                 return None
             with torch.enable_grad():
                 return closure()

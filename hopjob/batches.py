@@ -36,21 +36,25 @@ class Source:
         if loader.num_workers:
             options.update({name: getattr(loader, name) for name in OF_WORKERS})
         numbers = torch.Generator()  # the loader's own: the script's random numbers stay as they were
-        self._loader = DataLoader(loader.dataset, batch_sampler=_Dealt(self), generator=numbers, **options)
+        self._loader = DataLoader(
+            loader.dataset, batch_sampler=_RankBatchSampler(self), generator=numbers, **options
+        )
         self._numbers = numbers
 
     def epoch(self, epoch: int, offset: int) -> tuple[int, Iterator[object]]:
         """The batches that are left of the epoch, and their number."""
         self._numbers.manual_seed(rng.mixed(self._seed, epoch, offset))
-        self._next = list(batches(self._order(epoch), offset, self._share))
+        self._next = list(batches(self._checked_order(epoch), offset, self._share))
         return len(self._next), iter(self._loader)
 
-    def dealt(self) -> list[list[int]]:
+    def next_batches(self) -> list[list[int]]:
         return self._next
 
-    def _order(self, epoch: int) -> list[int]:
-        order = drawn(self._sampler, self._seed, epoch)
-        if type(self._sampler) not in KNOWN_SAMPLERS and order != drawn(self._sampler, self._seed, epoch):
+    def _checked_order(self, epoch: int) -> list[int]:
+        order = epoch_order(self._sampler, self._seed, epoch)
+        if type(self._sampler) not in KNOWN_SAMPLERS and order != epoch_order(
+            self._sampler, self._seed, epoch
+        ):
             raise NotDivisible(
                 f"{type(self._sampler).__name__} gives another order each time: it has to draw from torch's "
                 "or Python's random numbers, which are seeded by the epoch"
@@ -58,20 +62,20 @@ class Source:
         return order
 
 
-class _Dealt:
+class _RankBatchSampler:
     """A batch sampler whose batches its source decides, epoch by epoch."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def __iter__(self) -> Iterator[list[int]]:
-        return iter(self._source.dealt())
+        return iter(self._source.next_batches())
 
     def __len__(self) -> int:
-        return len(self._source.dealt())
+        return len(self._source.next_batches())
 
 
-def drawn(sampler: object, seed: int, epoch: int) -> list[int]:
+def epoch_order(sampler: object, seed: int, epoch: int) -> list[int]:
     """The order of an epoch: the sampler's, with all its sources of random numbers seeded."""
     number = rng.mixed(seed, epoch)
     own = getattr(sampler, "generator", None)
@@ -103,14 +107,14 @@ def check(loader: DataLoader) -> None:
         )
 
 
-def moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
+def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
     """The batch, with its tensors on the device."""
     if hasattr(batch, "to"):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
-        return type(batch)({key: moved(one, device) for key, one in batch.items()})
+        return type(batch)({key: to_device(one, device) for key, one in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(moved(one, device) for one in batch))
+        return type(batch)(*(to_device(one, device) for one in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)([moved(one, device) for one in batch])
+        return type(batch)([to_device(one, device) for one in batch])
     return batch

@@ -25,11 +25,11 @@ from hopjob.accumulation import Accumulation
 
 CURRENT = "_current_graph_task_id"
 """torch's private name for the id of the backward pass that a thread runs"""
-NONE = -1
+NO_PASS = -1
 """the id in a thread that runs none"""
 
 
-NOT_APART = (
+PASSES_UNKNOWN = (
     f"torch {torch.__version__} does not tell which backward pass a thread runs: one that begins while "
     "another runs is taken for a part of it, as checkpointing has it. A script that runs several at once, in "
     "threads of its own, trains wrongly in a gang of unlike shares; have it planned in lockstep."
@@ -39,26 +39,26 @@ NOT_APART = (
 class GradientWeights:
     """Replaces `torch.autograd.backward` permanently, once there is a weight other than 1."""
 
-    def __init__(self, rounds: Accumulation | None = None) -> None:
-        """`rounds`: is called before and after every backward pass."""
+    def __init__(self, accumulation: Accumulation | None = None) -> None:
+        """`accumulation`: is called before and after every backward pass."""
         self.weight = 1.0
-        self._rounds = rounds
+        self._accumulation = accumulation
         self._installed = False
         self._under_way = 0
         """number of backward passes under way in this process"""
-        self._tells = _tells()
+        self._pass_ids_known = _pass_ids_known()
         """whether torch says which pass a thread runs; if not, any pass that begins during another counts as
         a part of it"""
 
     def set(self, weight: float) -> None:
         self.weight = weight
-        if (weight != 1.0 or self._rounds is not None) and not self._installed:
+        if (weight != 1.0 or self._accumulation is not None) and not self._installed:
             self._install()
 
     def _install(self) -> None:
         self._installed = True
-        if not self._tells:
-            warnings.warn(NOT_APART, stacklevel=2)
+        if not self._pass_ids_known:
+            warnings.warn(PASSES_UNKNOWN, stacklevel=2)
         plain: Any = torch.autograd.backward
 
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
@@ -66,28 +66,28 @@ class GradientWeights:
                 plain(tensors, grad_tensors, *args, **kwargs)
                 return
             if self.weight != 1.0:
-                tensors = _several(tensors)
-                grad_tensors = self._weighed(tensors, grad_tensors)
-            if self._rounds is not None:
-                self._rounds.before_backward()
+                tensors = _as_sequence(tensors)
+                grad_tensors = self._weighted(tensors, grad_tensors)
+            if self._accumulation is not None:
+                self._accumulation.before_backward()
             self._under_way += 1
             try:
                 plain(tensors, grad_tensors, *args, **kwargs)
             finally:
                 self._under_way -= 1
-            if self._rounds is not None:
-                self._rounds.after_backward()
+            if self._accumulation is not None:
+                self._accumulation.after_backward()
 
         torch.autograd.backward = backward
 
     def _within_another(self) -> bool:
-        return _pass_of_thread() != NONE if self._tells else self._under_way > 0
+        return _pass_of_thread() != NO_PASS if self._pass_ids_known else self._under_way > 0
 
-    def _weighed(self, tensors: Sequence[Any], given: Any) -> list[Any]:  # noqa: ANN401
-        grads = [None] * len(tensors) if given is None else _several(given)
-        return [self._one(*pair) for pair in zip(tensors, grads)]
+    def _weighted(self, tensors: Sequence[Any], given: Any) -> list[Any]:  # noqa: ANN401
+        grads = [None] * len(tensors) if given is None else _as_sequence(given)
+        return [self._weighted_grad(*pair) for pair in zip(tensors, grads)]
 
-    def _one(self, tensor: Any, grad: Any) -> Any:  # noqa: ANN401
+    def _weighted_grad(self, tensor: Any, grad: Any) -> Any:  # noqa: ANN401
         if grad is not None:
             return grad * self.weight
         # that of more than one number must be given: torch says so
@@ -100,13 +100,13 @@ def _pass_of_thread() -> int:
     return found
 
 
-def _tells() -> bool:
+def _pass_ids_known() -> bool:
     """Whether this torch has the id, as far as can be seen while no pass runs."""
     try:
-        return _pass_of_thread() == NONE
+        return _pass_of_thread() == NO_PASS
     except (AttributeError, TypeError, RuntimeError):
         return False
 
 
-def _several(one: Any) -> Sequence[Any]:  # noqa: ANN401
+def _as_sequence(one: Any) -> Sequence[Any]:  # noqa: ANN401
     return (one,) if isinstance(one, torch.Tensor) else tuple(one)

@@ -22,7 +22,7 @@ from hopjob.steps import Steps
 from hopjob.training_state import TrainingState
 from hopjob.turns import Turns
 
-LOST_BATCHES = 10_000
+IDLE_BATCHES_MAX = 10_000
 """batches without a step of the attached optimizer, after which it must be the wrong one"""
 
 
@@ -50,10 +50,10 @@ def attach(
     process.attach()
     state = TrainingState(process, model, optimizer, scheduler, more or {})
     own = state.rate.now
-    state.look()
+    state.find_checkpoint()
     process.announce(state.progress)
     if process.profile is not None:
-        process.profile.looks_at(model)
+        process.profile.inspect(model)
     device = _device(process.order.local_rank)
     model.to(device)
     if process.order.ranks > 1:
@@ -74,9 +74,9 @@ def attach(
         turns.check(model)
     whole = model if process.order.ranks == 1 else _parallel(model, device, options)
     if turns is not None:
-        turns.leave_alone(whole)
-    rounds = Accumulation(model, optimizer, others, turns) if process.order.tasks or turns else None
-    return Job(process, state, whole, device, rounds, seed=seed, accumulate=accumulate)
+        turns.disable_ddp_sync(whole)
+    accumulation = Accumulation(model, optimizer, others, turns) if process.order.tasks or turns else None
+    return Job(process, state, whole, device, accumulation, seed=seed, accumulate=accumulate)
 
 
 def _device(local_rank: int) -> torch.device:
@@ -88,7 +88,7 @@ def _device(local_rank: int) -> torch.device:
 
 
 def _join(process: Process, state: TrainingState, backend: str, timeout: timedelta) -> None:
-    process.meeting.join(backend, timeout)
+    process.rendezvous.join(backend, timeout)
     state.group = dist.new_group(backend="gloo", timeout=timeout)
 
 
@@ -106,18 +106,18 @@ class Job:
         state: TrainingState,
         model: torch.nn.Module,
         device: torch.device,
-        rounds: Accumulation | None,
+        accumulation: Accumulation | None,
         *,
         seed: int,
         accumulate: int,
     ) -> None:
-        """`rounds`: where ranks compute several batches of an update, or share their GPUs."""
+        """`accumulation`: where ranks compute several batches of an update, or share their GPUs."""
         self._process, self._state, self._progress = process, state, state.progress
-        self._seed, self._accumulate = seed, accumulate
+        self._seed, self._batches_per_update = seed, accumulate
         self._steps = Steps(process, state, model)
-        self._rounds = rounds
-        self._turns = rounds.turns if rounds is not None else None
-        self._weighing = GradientWeights(rounds)
+        self._accumulation = accumulation
+        self._turns = accumulation.turns if accumulation is not None else None
+        self._gradient_weights = GradientWeights(accumulation)
         self._data_s = 0.0
         self._idle = 0
         self.model, self.device = model, device
@@ -139,10 +139,10 @@ class Job:
         """
         order = self._process.order
         batch = int(loader.batch_size or 0)
-        share = Share(self.rank, self.world, batch, self._accumulate, order.shares, order.tasks)
+        share = Share(self.rank, self.world, batch, self._batches_per_update, order.shares, order.tasks)
         source = loaders.Source(loader, share, self._process.seed(self._seed))
         total = epochs * source.size if order.goal is None else order.goal
-        self._weighing.set(share.gradient_weight)
+        self._gradient_weights.set(share.gradient_weight)
         measuring = order.profile is not None
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
@@ -151,7 +151,7 @@ class Job:
 
     def check(self) -> None:
         """Obey an order to stop, during evaluations: after the update of the current batch."""
-        if self._process.line.stop_asked is not None:
+        if self._process.connection.stop_asked is not None:
             self._steps.stop_alone()
 
     def _epoch(self, source: loaders.Source, share: Share, total: float) -> Iterator[Any]:
@@ -164,9 +164,9 @@ class Job:
             self.ends_epoch = index + 1 == left
             self._begin(index + 1, share)
             before = self._progress.updates
-            yield loaders.moved(batch, self.device)
-            if self._rounds is not None:
-                self._rounds.end()
+            yield loaders.to_device(batch, self.device)
+            if self._accumulation is not None:
+                self._accumulation.end()
             if self.ends_epoch:
                 self._progress.end_epoch(source.size)
             self._after(updated=self._progress.updates > before)
@@ -181,10 +181,10 @@ class Job:
         self.ends_update = number % of_update == 0
         if self.world > 1 and (of_update > 1 or self._turns is not None):
             self.model.require_backward_grad_sync = self.ends_update and self._turns is None
-        if self._turns is not None and not self._turns.has:
+        if self._turns is not None and not self._turns.has_turn:
             self._turns.take(self._steps.stop_alone)
-        if self._rounds is not None:
-            self._rounds.begin(last=self.ends_update)
+        if self._accumulation is not None:
+            self._accumulation.begin(last=self.ends_update)
         if number % share.own == 0:
             self._progress.give(share.step)
 
@@ -194,5 +194,5 @@ class Job:
             self._steps.updated(data_s)
             return
         self._idle += 1
-        if self._idle > LOST_BATCHES:
-            raise RuntimeError(f"the optimizer that was attached made no step in {LOST_BATCHES} batches")
+        if self._idle > IDLE_BATCHES_MAX:
+            raise RuntimeError(f"the optimizer that was attached made no step in {IDLE_BATCHES_MAX} batches")

@@ -29,15 +29,15 @@ class Process:
         self.rigid: Rigid | None = None
         writer = order.node if order.copy else ""
         self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
-        self.line = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
-        self.meeting = Rendezvous(order, self.line)
-        self.ending = Ending(self.line, order.last, ranks=order.ranks)
-        self.ending.samples = self._kept()
-        self.line.open()
+        self.connection = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
+        self.rendezvous = Rendezvous(order, self.connection)
+        self.ending = Ending(self.connection, order.last, ranks=order.ranks)
+        self.ending.samples = self._saved_samples()
+        self.connection.open()
         if order.managed or launched:
             self.ending.watch_exceptions()
         if order.profile is not None:
-            self.profile = Profile(order.profile, self.line, self.ending)
+            self.profile = Profile(order.profile, self.connection, self.ending)
             self.profile.begin()
 
     @property
@@ -71,21 +71,21 @@ class Process:
 
     def announce(self, progress: Progress) -> None:
         """Report that this rank is up, and wait until all are. Ends the process if it is to stop instead."""
-        if self.line.stop_asked is not None:
+        if self.connection.stop_asked is not None:
             self.ending.stopped()
         self.meet(float(progress.trained), elastic=True)
         self.progress = progress
 
     def meet(self, samples: float, *, elastic: bool) -> None:
         self.ending.samples = samples
-        if not self.meeting.hold(samples, elastic=elastic):
+        if not self.rendezvous.wait_until_all_up(samples, elastic=elastic):
             self.ending.stopped()
 
     def begin_watched(self) -> None:
         """A script that does not meet its peers by `attach` runs once all ranks are up, and is watched."""
         self.meet(self.ending.samples if self.attached else 0.0, elastic=self.attached)
         if self.order.socket and self.profile is None:
-            self.rigid = Rigid(self.order, self.line, self.meeting)
+            self.rigid = Rigid(self.order, self.connection, self.rendezvous)
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
@@ -94,14 +94,14 @@ class Process:
             self.ending.exit(code)
         if self.profile is not None:
             self.profile.script_ended()
-        self.ending.leave("completed", {"samples": self.samples})
+        self.ending.report_and_exit("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:
         """At exit of a script that a user's own command started: report completion if training is over."""
         if self.training_over and os.getpid() == self.ending.pid:
-            self.ending.say("completed", {"samples": self.samples})
+            self.ending.report("completed", {"samples": self.samples})
 
-    def _kept(self) -> float:
+    def _saved_samples(self) -> float:
         if self.folder is None or self.order.profile is not None:
             return 0.0
         try:
@@ -109,7 +109,9 @@ class Process:
         except OSError as error:
             if not self.attached:  # the folder is the script's own
                 return 0.0
-            self.ending.leave("lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST)
+            self.ending.report_and_exit(
+                "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
+            )
         return float(samples_of(names[0])) if names else 0.0
 
     def _hello(self) -> dict[str, object]:
@@ -118,7 +120,7 @@ class Process:
         return {**about, "attached": self.attached, "samples": self.samples}
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
-        self.line.ask_to_stop()
+        self.connection.ask_to_stop()
         if self.progress is None:
             self.ending.stopped()
 

@@ -51,12 +51,12 @@ class Steps:
 
     def _overdue(self) -> bool:
         """Whether iterations have become so slow that the next synchronisation is far off."""
-        asked = self._process.line.stop_asked
+        asked = self._process.connection.stop_asked
         return asked is not None and time.monotonic() - asked > PATIENCE_S
 
     def _synchronise(self) -> None:
-        asked = self._process.line.stop_asked is not None
-        found = self._sync.exchange(stop=asked, save=self._state.due())
+        asked = self._process.connection.stop_asked is not None
+        found = self._sync.exchange(stop=asked, save=self._state.checkpoint_due())
         if self._model is not None:
             self._observed(found)
         if found.stop:
@@ -77,7 +77,7 @@ class Steps:
         warm = self._updates >= WARM
         self._updates, self._samples = progress.updates, progress.computed
         if warm and self._process.order.rank == 0:
-            self._process.line.say(
+            self._process.connection.send(
                 observed={
                     "samples": progress.trained,
                     "seconds": found.seconds,

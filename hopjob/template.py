@@ -35,23 +35,23 @@ BLOCK = 1 << 16
 
 class Template:
     def __init__(self) -> None:
-        self._woken, self._wake = os.pipe()
-        for end in (self._woken, self._wake):
+        self._wake_read, self._wake_write = os.pipe()
+        for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.set_wakeup_fd(self._wake)
+        signal.set_wakeup_fd(self._wake_write)
 
     def serve(self) -> None:
         """Fork on request, until the input ends."""
         gc.collect()
         gc.freeze()  # memory that the forks share stays shared
-        _say("ready", pid=os.getpid())
+        _send("ready", pid=os.getpid())
         text = b""
         while True:
-            ready, _, _ = select.select([0, self._woken], [], [])
-            if self._woken in ready:
-                os.read(self._woken, BLOCK)
+            ready, _, _ = select.select([0, self._wake_read], [], [])
+            if self._wake_read in ready:
+                os.read(self._wake_read, BLOCK)
                 _reap()
             if 0 in ready:
                 read = os.read(0, BLOCK)
@@ -67,19 +67,19 @@ class Template:
                 warnings.simplefilter("ignore")  # of threads: those of numerical libraries survive a fork
                 pid = os.fork()
         except OSError as error:
-            _say("unforked", id=order["id"], reason=str(error))
+            _send("unforked", id=order["id"], reason=str(error))
             return
         if pid == 0:
             self._become(order)
-        _say("forked", id=order["id"], pid=pid)
+        _send("forked", id=order["id"], pid=pid)
 
     def _become(self, order: dict[str, Any]) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            os.close(self._woken)
-            os.close(self._wake)
+            os.close(self._wake_read)
+            os.close(self._wake_write)
             _move(order)
             launch.run(list(order["argv"]))
         except SystemExit as ended:
@@ -129,11 +129,11 @@ def _reap() -> None:
             return
         if not pid:
             return
-        _say("gone", pid=pid, code=os.waitstatus_to_exitcode(status))
+        _send("gone", pid=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def _say(word: str, **value: object) -> None:
-    text = json.dumps({word: value}).encode() + b"\n"
+def _send(kind: str, **value: object) -> None:
+    text = json.dumps({kind: value}).encode() + b"\n"
     while text:
         text = text[os.write(1, text) :]
 

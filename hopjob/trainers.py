@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from hopjob.batches import COPIED, NotDivisible, Source
-from hopjob.measure.profile import OF_A_TRAINER
+from hopjob.measure.profile import TRAINER
 from hopjob.process import this_process
 from hopjob.state.samples import Progress, Share
 from hopjob.steps import Steps
@@ -94,7 +94,7 @@ class TrainerSession:
         self._process.attach()
         self._state = TrainingState(self._process, model, optimizer, scheduler, {})
         own = self._state.rate.now
-        self._state.look()
+        self._state.find_checkpoint()
         self.progress = self._process.progress = self._state.progress
         if self._process.order.ranks > 1:
             self._state.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
@@ -121,7 +121,7 @@ class TrainerSession:
 
     def check(self) -> None:
         """Obey an order to stop during evaluations, in rank 0."""
-        if self._process.line.stop_asked is not None:
+        if self._process.connection.stop_asked is not None:
             self._steps.stop_alone()
 
     def end(self) -> None:
@@ -133,7 +133,7 @@ def measuring() -> bool:
     """Whether this is a profile run, which measures the trainer as it is."""
     profile = this_process(attached=True).profile
     if profile is not None:
-        profile.modes = OF_A_TRAINER
+        profile.modes = TRAINER
     return profile is not None
 
 

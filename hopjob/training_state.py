@@ -14,13 +14,13 @@ import torch.distributed as dist
 from hopjob.agent.ending import LOST
 from hopjob.process import Process
 from hopjob.state import merging, rates, rng
-from hopjob.state.checkpoints import Folder, State, Taken
+from hopjob.state.checkpoints import Folder, FolderClaimed, State
 from hopjob.state.plain import plain
 from hopjob.state.samples import Progress
 
 FIRST_MODEL_LIMIT_S = 60.0
 """how long copies wait for the model that all begin with"""
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
 class TrainingState:
@@ -46,16 +46,18 @@ class TrainingState:
         if self._folder is not None:
             self._state()  # what cannot be kept is refused before the training, not after an hour of it
 
-    def look(self) -> None:
+    def find_checkpoint(self) -> None:
         """Find the newest checkpoint, and take the model and the progress from it."""
         if self._root is None or self._order.profile is not None:
             return
         try:
             self._found = self._newest(self._root)
         except (OSError, MemoryError, RuntimeError) as error:  # another time, or elsewhere, it can be read
-            self._process.ending.leave("lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST)
+            self._process.ending.report_and_exit(
+                "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
+            )
         if self._found is not None:
-            self._take_model(self._found[1])
+            self._load_model(self._found[1])
 
     def _newest(self, root: Folder) -> tuple[str, State] | None:
         """The newest checkpoint; rank 0 merges copies first. Raises OSError, MemoryError, RuntimeError."""
@@ -65,27 +67,27 @@ class TrainingState:
         found = merging.newest(root, self._damaged, plain=self._order.merge == "plain")
         if found is not None or not self._order.copy:
             return found
-        return self._first(root)
+        return self._first_state(root)
 
-    def _first(self, root: Folder) -> tuple[str, State]:
-        """The state that all copies begin with: that of the first to be there, which writes it down."""
-        if merging.first_there(merging.placed(root.path, self._order.placement), merging.BEGINNER):
+    def _first_state(self, root: Folder) -> tuple[str, State]:
+        """The state that all copies begin with: that of the first copy to start, which writes it."""
+        if merging.is_first(merging.copies_path(root.path, self._order.placement), merging.BEGINNER):
             state = {**self._state(), "ranks": 0, "rng": {}}
             return root.save(state, 0).name, state
         deadline = time.monotonic() + FIRST_MODEL_LIMIT_S
         while time.monotonic() < deadline:
-            if self._process.line.stop_asked is not None:
+            if self._process.connection.stop_asked is not None:
                 self._process.ending.stopped()
             found = root.newest(self._damaged)
             if found is not None:
                 return found
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         raise OSError(f"no copy has written the model that all begin with within {FIRST_MODEL_LIMIT_S:g} s")
 
     def restore(self, seed: int) -> None:
         """Once all ranks have joined: the rest of the state, from rank 0's checkpoint, and random numbers."""
         if self.group is not None:
-            self._follow(_of_all(self._found[0] if self._found else None, self.group)[0])
+            self._use_rank_0s(_of_all(self._found[0] if self._found else None, self.group)[0])
         state = self._found[1] if self._found else None
         if state is not None:
             own = state.get("copies", {}).get(self._order.node, state) if self._order.copy else state
@@ -94,7 +96,7 @@ class TrainingState:
             for name, one in self._others.items():
                 if name in state["others"]:
                     one.load_state_dict(state["others"][name])
-        self._number(state, self._process.seed(seed))
+        self._seed_random(state, self._process.seed(seed))
         if self._order.copy and self._root is not None:
             self._folder = merging.folder_of(
                 self._root.path, self._order.placement, self._order.node, self.progress.trained
@@ -113,22 +115,22 @@ class TrainingState:
         if self.group is not None:
             name = _of_all(name, self.group)[0]
         if not name:
-            self._process.ending.leave("completed", {"samples": float(self.progress.trained)})
+            self._process.ending.report_and_exit("completed", {"samples": float(self.progress.trained)})
         self._model.load_state_dict(self._root.load(name)["model"])
 
     def _finished(self, root: Folder) -> str:
         """Name of the checkpoint of the whole job; empty: it is not done, or another copy has it."""
-        placed = merging.placed(root.path, self._order.placement)
+        copies = merging.copies_path(root.path, self._order.placement)
         own = [one.samples for one in merging.rounds(root.path) if one.placement == self._order.placement]
         done = max([self.progress.trained, *own])
         if self._order.samples is None or done < self._order.samples:
             return ""
-        if not merging.first_there(placed, merging.FINISHER):
+        if not merging.is_first(copies, merging.FINISHER):
             return ""
         found = merging.newest(root, self._damaged, plain=self._order.merge == "plain")
         return found[0] if found is not None and int(found[1]["samples"]) >= self._order.samples else ""
 
-    def due(self) -> bool:
+    def checkpoint_due(self) -> bool:
         return self._folder is not None and time.monotonic() - self._saved_at > self._order.interval_s
 
     def save(self, why: str, *, alone: bool = False) -> None:
@@ -147,17 +149,19 @@ class TrainingState:
         try:
             self._folder.path.mkdir(parents=True, exist_ok=True)
             self._folder.save({**self._state(), "rng": numbers}, self.progress.trained)
-        except Taken as error:
-            self._process.ending.leave("lost", {"reason": str(error)}, LOST)
+        except FolderClaimed as error:
+            self._process.ending.report_and_exit("lost", {"reason": str(error)}, LOST)
         except (OSError, RuntimeError) as error:
             reason = f"no checkpoint of {self.progress.trained} samples: {error}"[:300]
             sys.stderr.write(f"hopjob: {reason}\n")
-            self._process.line.say(unsaved={"reason": reason})
+            self._process.connection.send(unsaved={"reason": reason})
         else:
             self._saved = self.progress.trained
             self._process.ending.samples = float(self.progress.trained)
             took = time.perf_counter() - begin
-            self._process.line.say(saved={"samples": self.progress.trained, "seconds": took, "why": why})
+            self._process.connection.send(
+                saved={"samples": self.progress.trained, "seconds": took, "why": why}
+            )
             self._prune()
 
     def _prune(self) -> None:
@@ -180,12 +184,12 @@ class TrainingState:
             "ranks": self._order.ranks,
         }
 
-    def _take_model(self, state: State) -> None:
+    def _load_model(self, state: State) -> None:
         self._model.load_state_dict(state["model"])
         self.progress.restore(int(state["samples"]))
         self._saved = self.progress.trained
 
-    def _follow(self, name: str | None) -> None:
+    def _use_rank_0s(self, name: str | None) -> None:
         """Folders that are seen over a network need not show all ranks the same: rank 0's file is the one."""
         if name == (self._found[0] if self._found else None):
             return
@@ -196,10 +200,12 @@ class TrainingState:
             try:
                 self._found = name, self._folder.load(name)  # a copy's folder is the job's still
             except (OSError, MemoryError, ValueError, RuntimeError) as error:
-                self._process.ending.leave("lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST)
-            self._take_model(self._found[1])
+                self._process.ending.report_and_exit(
+                    "lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST
+                )
+            self._load_model(self._found[1])
 
-    def _number(self, state: State | None, seed: int) -> None:
+    def _seed_random(self, state: State | None, seed: int) -> None:
         rank, samples = self._order.rank, self.progress.trained
         if self._order.copy:
             rng.begin(seed, rank, samples)
@@ -213,7 +219,7 @@ class TrainingState:
         if self._order.rank == 0:
             self._folder.set_aside(name)
         sys.stderr.write(f"hopjob: checkpoint {name} is damaged and passed over: {reason}\n")
-        self._process.line.say(damaged={"file": name, "reason": reason})
+        self._process.connection.send(damaged={"file": name, "reason": reason})
 
 
 def _of_all(mine: Any, group: Any) -> list[Any]:  # noqa: ANN401 - anything

@@ -20,8 +20,8 @@ import torch.distributed as dist
 
 from hopjob.process import Process
 
-LOOK_S = 0.1
-"""between two looks whether this process is to stop, while it waits for its turn"""
+POLL_S = 0.1
+"""seconds between two checks for an order to stop, while this process waits for its turn"""
 PATIENCE_S = 5.0
 """how long an order to stop lets a rank wait for its turn; the agent gives it before all others"""
 OTHERS_S = 5.0
@@ -36,29 +36,29 @@ class Turns:
 
     def __init__(self, process: Process, device: torch.device, *, broadcast: bool = True) -> None:
         self._process, self._device, self._broadcast = process, device, broadcast
-        self._line = process.line
+        self._connection = process.connection
         self._round = 0
-        self.has = False
+        self.has_turn = False
 
     def take(self, stop: Callable[[], None]) -> None:
         """Wait for the turn. `stop`: saves and ends, where rank 0 is ordered to and no turn comes."""
         self._round += 1
-        self._line.want(self._round, self._memory())
-        while not self._line.wait_for_turn(LOOK_S):
-            asked = self._line.stop_asked
+        self._connection.request_turn(self._round, self._memory())
+        while not self._connection.wait_for_turn(POLL_S):
+            asked = self._connection.stop_asked
             waited = 0.0 if asked is None else time.monotonic() - asked
             if waited > PATIENCE_S:
                 stop()  # ends rank 0
             if waited > PATIENCE_S + OTHERS_S:
                 self._process.ending.stopped()
-        self.has = True
+        self.has_turn = True
 
     def give_back(self) -> None:
         """Give the turn back, once all that was begun on the GPU is finished."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-        self.has = False
-        self._line.give_back()
+        self.has_turn = False
+        self._connection.give_back()
 
     def check(self, model: torch.nn.Module) -> None:
         """Raises RuntimeError: the model would have the GPU wait for other ranks."""
@@ -69,7 +69,7 @@ class Turns:
         if synced:
             raise RuntimeError(SYNCED + ", ".join(synced))
 
-    def leave_alone(self, model: torch.nn.Module) -> None:
+    def disable_ddp_sync(self, model: torch.nn.Module) -> None:
         """DistributedDataParallel is not to talk to other ranks, not even in its first forward pass."""
         if self._process.order.ranks > 1:
             model.require_forward_param_sync = model.require_backward_grad_sync = False
@@ -80,7 +80,7 @@ class Turns:
             return
         if self._broadcast:
             for alike in _by_dtype(buffers).values():
-                _take_over(alike)
+                _broadcast_buffers(alike)
         for alike in _by_dtype(one for one in parameters if one.requires_grad).values():
             _exchange(alike, self._process.order.ranks)
 
@@ -99,7 +99,7 @@ def _by_dtype(tensors: Iterable[torch.Tensor]) -> dict[torch.dtype, list[torch.T
     return kinds
 
 
-def _take_over(buffers: Sequence[torch.Tensor]) -> None:
+def _broadcast_buffers(buffers: Sequence[torch.Tensor]) -> None:
     """Take over the buffers of rank 0, all of one type."""
     flat = torch.cat([one.reshape(-1) for one in buffers])
     if flat.dtype is torch.bool:  # gloo knows none

@@ -1,7 +1,7 @@
 """The connection to the agent: JSON over its Unix socket, one object with one key a line, both ways.
 
-An agent that is away does not concern the training. The line is taken up again in the background, and the
-process announces itself anew: so an agent that was restarted adopts it.
+An agent that is away does not concern the training. It is connected again in the background, and the process
+announces itself again: so an agent that was restarted adopts it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import threading
 import time
 from collections.abc import Callable
 
-AGAIN_S = 0.2
+RETRY_S = 0.2
 """seconds between two attempts to reach an agent that is away"""
 ACCEPTED_S = 15
 """seconds after which an open connection was not refused; an agent may send nothing for hours"""
 SEND_S = 2
 """longest time for which an agent that does not read may hold up the training"""
-LOOK_S = 0.02
-"""seconds between two looks at what was received"""
+POLL_S = 0.02
+"""seconds between two checks for what was received"""
 
 
 class Connection:
@@ -43,7 +43,7 @@ class Connection:
         """when this process was asked to stop, in seconds of `time.monotonic`"""
         self.meeting: tuple[str, int] | None = None
         """host and port at which the ranks connect, once the agent has sent them"""
-        self.wanted: dict[str, object] | None = None
+        self.turn_request: dict[str, object] | None = None
         """the message with which this process reported that it is ready for its turn"""
         self.held: int | None = None
         """the round for which it has the turn"""
@@ -52,33 +52,33 @@ class Connection:
     def open(self) -> None:
         if self._path:
             self._connect()
-            threading.Thread(target=self._listen, name="hopjob-line", daemon=True).start()
-            os.register_at_fork(after_in_child=self._leave_to_the_parent)
+            threading.Thread(target=self._listen, name="hopjob-connection", daemon=True).start()
+            os.register_at_fork(after_in_child=self._close_in_child)
 
     def ask_to_stop(self) -> None:
         """Note that the process should stop; only an assignment, since signal handlers call it."""
         if self.stop_asked is None:
             self.stop_asked = time.monotonic()
 
-    def say(self, **word: object) -> None:
+    def send(self, **message: object) -> None:
         """Send a message. One that cannot be sent now is lost; `up` is repeated on the next connection."""
-        if "up" in word:
-            self._up = word
+        if "up" in message:
+            self._up = message
         with self._lock:
-            self._send(word)
+            self._write(message)
 
     def wait_for_meeting(self) -> bool:
         """Wait for the agent to say where ranks meet: True; or False if the process is to stop."""
         while self.meeting is None and self.stop_asked is None:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return self.stop_asked is None
 
-    def want(self, number: int, memory: dict[str, object]) -> None:
+    def request_turn(self, number: int, memory: dict[str, object]) -> None:
         """Ask for the turn of the GPU, for a round."""
         self._granted.clear()
         with self._lock:
-            self.wanted = {"round": number, **memory}
-            self._send({"ready": self.wanted})
+            self.turn_request = {"round": number, **memory}
+            self._write({"ready": self.turn_request})
 
     def wait_for_turn(self, seconds: float) -> bool:
         """Wait for the turn: True once it is given."""
@@ -87,15 +87,15 @@ class Connection:
     def give_back(self) -> None:
         with self._lock:
             number, self.held = self.held, None
-            self._send({"done": {"round": number}})
+            self._write({"done": {"round": number}})
 
-    def _send(self, word: dict[str, object]) -> None:
+    def _write(self, message: dict[str, object]) -> None:
         if self._socket is not None:
             try:
-                self._socket.sendall(json.dumps(word).encode() + b"\n")
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
             except OSError:
                 with contextlib.suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)  # a line cut short must not be continued
+                    self._socket.shutdown(socket.SHUT_RDWR)  # a message cut short must not be continued
                 self._socket = None
 
     def _connect(self) -> socket.socket | None:
@@ -108,34 +108,34 @@ class Connection:
             return None
         with self._lock:
             self._socket = opened
-            self._send({"hello": {**self._hello(), "holds": self.held}})
+            self._write({"hello": {**self._hello(), "holds": self.held}})
             if self._up and self.meeting is None:
-                self._send(self._up)
-            if self.wanted is not None:
-                self._send({"ready": self.wanted})
+                self._write(self._up)
+            if self.turn_request is not None:
+                self._write({"ready": self.turn_request})
         return opened
 
     def _listen(self) -> None:
         since = time.monotonic()
         while True:
             current = self._socket or self._connect()
-            if current is not None and self._heard(current):
+            if current is not None and self._read_messages(current):
                 since = time.monotonic()
             self._end_without_agent(time.monotonic() - since)
-            time.sleep(AGAIN_S)
+            time.sleep(RETRY_S)
 
-    def _heard(self, current: socket.socket) -> bool:
+    def _read_messages(self, current: socket.socket) -> bool:
         """Read messages until the connection ends; False if the agent refused the connection."""
-        begin, words = time.monotonic(), 0
+        begin, received = time.monotonic(), 0
         with contextlib.suppress(OSError, ValueError), current.makefile("r", encoding="utf-8") as lines:
             for line in lines:
-                self._hear(json.loads(line))
-                words += 1
+                self._handle(json.loads(line))
+                received += 1
         with self._lock:
             if self._socket is current:
                 self._socket = None
         current.close()
-        return words > 0 or time.monotonic() - begin > ACCEPTED_S
+        return received > 0 or time.monotonic() - begin > ACCEPTED_S
 
     def _end_without_agent(self, away_s: float) -> None:
         """End the process by SIGTERM, as an agent does: a rigid script may save in its own way."""
@@ -145,22 +145,22 @@ class Connection:
         if away_s > 2 * self._orphan_s and not self._hello()["attached"]:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _hear(self, word: dict[str, dict[str, object]]) -> None:
-        if "go" in word:
-            self.meeting = (str(word["go"]["host"]), int(str(word["go"]["port"] or 0)))
-        if "stop" in word:
+    def _handle(self, message: dict[str, dict[str, object]]) -> None:
+        if "go" in message:
+            self.meeting = (str(message["go"]["host"]), int(str(message["go"]["port"] or 0)))
+        if "stop" in message:
             self.ask_to_stop()
-        if "turn" in word:
-            self._take_turn(int(str(word["turn"]["round"])))
+        if "turn" in message:
+            self._take_turn(int(str(message["turn"]["round"])))
 
     def _take_turn(self, number: int) -> None:
         with self._lock:
-            if self.wanted is None or self.wanted["round"] != number:
+            if self.turn_request is None or self.turn_request["round"] != number:
                 return  # of a round that is over
-            self.wanted, self.held = None, number
+            self.turn_request, self.held = None, number
         self._granted.set()
 
-    def _leave_to_the_parent(self) -> None:
+    def _close_in_child(self) -> None:
         """Drop the connection in a fork, such as a loader's worker: it belongs to the parent."""
         inherited, self._socket = self._socket, None
         self._lock = threading.Lock()

@@ -18,8 +18,8 @@ from hopjob.agent.connection import Connection
 FAILED, LOST = 1, 75
 """exit codes; 75 is the system's word for "try again" """
 REASON_LENGTH = 500
-STARTERS = (str(Path(__file__).parents[1]), "<frozen runpy>", str(runpy.__file__))
-OF_THE_NETWORK = (
+LAUNCHER_FILES = (str(Path(__file__).parents[1]), "<frozen runpy>", str(runpy.__file__))
+NETWORK_WORDS = (
     "gloo",
     "nccl",
     "connection reset by peer",
@@ -35,20 +35,20 @@ OF_THE_NETWORK = (
 
 
 class Ending:
-    def __init__(self, line: Connection, path: str, *, ranks: int) -> None:
-        self._line, self._path, self._ranks = line, path, ranks
+    def __init__(self, connection: Connection, path: str, *, ranks: int) -> None:
+        self._connection, self._path, self._ranks = connection, path, ranks
         self.pid = os.getpid()
         self.samples = 0.0
         """samples in the newest checkpoint, for a process that is stopped where it cannot save"""
 
-    def leave(self, word: str, value: dict[str, object], code: int = 0) -> NoReturn:
+    def report_and_exit(self, kind: str, value: dict[str, object], code: int = 0) -> NoReturn:
         """Send the last message and exit at once: with torch an orderly end takes seconds."""
-        self.say(word, value)
+        self.report(kind, value)
         self.exit(code)
 
-    def say(self, word: str, value: dict[str, object]) -> None:
-        self._keep({word: value})
-        self._line.say(**{word: value})
+    def report(self, kind: str, value: dict[str, object]) -> None:
+        self._save({kind: value})
+        self._connection.send(**{kind: value})
 
     def exit(self, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr, sys.__stderr__):
@@ -60,14 +60,14 @@ class Ending:
         os._exit(code)
 
     def stopped(self) -> NoReturn:
-        self.leave("stopped", {"samples": self.samples})
+        self.report_and_exit("stopped", {"samples": self.samples})
 
     def watch_exceptions(self) -> None:
         """Report uncaught exceptions as last messages too, after their traceback."""
         before = sys.excepthook
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            trace = of_the_script(trace)
+            trace = script_frames(trace)
             before(kind, error.with_traceback(trace), trace)
             if isinstance(sys.stderr, io.StringIO) and sys.__stderr__ is not None:
                 sys.__stderr__.write(sys.stderr.getvalue())  # torch.distributed wanted to add its prefix
@@ -78,36 +78,36 @@ class Ending:
 
     def raised(self, error: BaseException) -> NoReturn:
         reason = "".join(traceback.format_exception_only(type(error), error)).strip()[:REASON_LENGTH]
-        if self._ranks == 1 or not of_the_network(error):
-            self.leave("failed", {"reason": reason}, FAILED)
-        if self._line.stop_asked is not None:  # its peers were faster
+        if self._ranks == 1 or not is_network_error(error):
+            self.report_and_exit("failed", {"reason": reason}, FAILED)
+        if self._connection.stop_asked is not None:  # its peers were faster
             self.stopped()
-        self.leave("lost", {"reason": reason}, LOST)
+        self.report_and_exit("lost", {"reason": reason}, LOST)
 
-    def _keep(self, word: dict[str, object]) -> None:
+    def _save(self, message: dict[str, object]) -> None:
         if self._path:
-            with contextlib.suppress(OSError):  # a full disk: the line says it
+            with contextlib.suppress(OSError):  # a full disk: the message is sent all the same
                 part = Path(self._path + ".part")
-                part.write_text(json.dumps(word), "utf-8")
+                part.write_text(json.dumps(message), "utf-8")
                 part.replace(self._path)
 
 
-def of_the_script(trace: TracebackType | None) -> TracebackType | None:
+def script_frames(trace: TracebackType | None) -> TracebackType | None:
     """The script's own frames of a traceback; all of them if there are none."""
     inner = trace
-    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(STARTERS):
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(LAUNCHER_FILES):
         inner = inner.tb_next
     return inner or trace
 
 
-def of_the_network(error: BaseException) -> bool:
+def is_network_error(error: BaseException) -> bool:
     """Whether the error is a failed exchange between ranks, as far as torch tells."""
     chain = [error, error.__cause__, error.__context__]
-    return any(_names_the_network(one) for one in chain if one is not None)
+    return any(_is_exchange_error(one) for one in chain if one is not None)
 
 
-def _names_the_network(error: BaseException) -> bool:
+def _is_exchange_error(error: BaseException) -> bool:
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
     text = str(error).lower()
-    return isinstance(error, (RuntimeError, OSError)) and any(sign in text for sign in OF_THE_NETWORK)
+    return isinstance(error, (RuntimeError, OSError)) and any(word in text for word in NETWORK_WORDS)

@@ -11,32 +11,34 @@ import torch.distributed as dist
 from hopjob.agent.connection import Connection
 from hopjob.agent.order import Order
 
-JOIN = timedelta(seconds=120)
+JOIN_TIMEOUT = timedelta(seconds=120)
 """how long a rank waits for the others once the agent has said that all are up"""
-HERE = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
 
 
 class Rendezvous:
     """One process's part in it: it is up, waits for the address, and joins. Without an agent: torch's own."""
 
-    def __init__(self, order: Order, line: Connection) -> None:
-        self._order, self._line = order, line
-        self._held = False
+    def __init__(self, order: Order, connection: Connection) -> None:
+        self._order, self._connection = order, connection
+        self._reported = False
         self.store: Any = None
 
-    def hold(self, samples: float, *, elastic: bool) -> bool:
+    def wait_until_all_up(self, samples: float, *, elastic: bool) -> bool:
         """Report that this rank is up, and wait for the address. False: the process is to stop."""
-        if self._held or not self._order.socket:
+        if self._reported or not self._order.socket:
             return True
-        self._held = True
+        self._reported = True
         alone = self._order.profile is not None
         if self._order.ranks > 1 and self._order.rank == 0 and not alone:
-            self.store = dist.TCPStore(HERE, 0, self._order.ranks, True, timeout=JOIN, wait_for_workers=False)
+            self.store = dist.TCPStore(
+                LOCALHOST, 0, self._order.ranks, True, timeout=JOIN_TIMEOUT, wait_for_workers=False
+            )
         port = self.store.port if self.store is not None else None
-        self._line.say(up={"port": port, "samples": samples, "elastic": elastic})
-        if not alone and not self._line.wait_for_meeting():
+        self._connection.send(up={"port": port, "samples": samples, "elastic": elastic})
+        if not alone and not self._connection.wait_for_meeting():
             return False
-        self._go()
+        self._set_environment()
         return True
 
     def join(self, backend: str, timeout: timedelta) -> None:
@@ -47,17 +49,17 @@ class Rendezvous:
         size = {"rank": self._order.rank, "world_size": self._order.ranks}
         dist.init_process_group(backend, timeout=timeout, **where, **size)
 
-    def _go(self) -> None:
+    def _set_environment(self) -> None:
         """Set torch's environment variables for the rendezvous; port 0: any, for a rank that is alone."""
-        host, port = HERE, 0
-        if self._order.ranks > 1 and self._line.meeting is not None:
-            host, port = self._line.meeting
+        host, port = LOCALHOST, 0
+        if self._order.ranks > 1 and self._connection.meeting is not None:
+            host, port = self._connection.meeting
             os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
             os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"  # torch 1.13 asks
             os.environ["TORCHELASTIC_RUN_ID"] = self._order.placement  # trainers ask who started the ranks
             if self.store is None:
-                self.store = dist.TCPStore(host, port, self._order.ranks, False, timeout=JOIN)
+                self.store = dist.TCPStore(host, port, self._order.ranks, False, timeout=JOIN_TIMEOUT)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
-            HERE if self._order.rank == 0 else host,
+            LOCALHOST if self._order.rank == 0 else host,
             str(port),
         )

@@ -14,30 +14,30 @@ from hopjob.measure.timing import WARM, Watch, measured
 AT_LEAST = 3
 DIVIDES = "HOPJOB_DIVIDES"
 """variable in a job's environment: its script without `attach` divides batches by `HOPJOB_SHARES`"""
-ANY: tuple[str, ...] = ()
+ANY_MODE: tuple[str, ...] = ()
 """modes in which a script with `attach` trains"""
-BY_ITSELF = ("lockstep",)
-DIVIDING = ("lockstep", "proportional")
-OF_A_TRAINER = ("forked", "lockstep")
-SYNCED = ("forked", "lockstep", "proportional")
+PLAIN_SCRIPT = ("lockstep",)
+DIVIDING_SCRIPT = ("lockstep", "proportional")
+TRAINER = ("forked", "lockstep")
+SYNCED_LAYERS = ("forked", "lockstep", "proportional")
 """modes for a model whose layers talk to other ranks in every forward pass: all ranks have as many"""
 
 
 class Profile:
-    def __init__(self, iterations: int, line: Connection, ending: Ending) -> None:
-        self._iterations, self._line, self._ending = iterations, line, ending
+    def __init__(self, iterations: int, connection: Connection, ending: Ending) -> None:
+        self._iterations, self._connection, self._ending = iterations, connection, ending
         self.divides = bool(os.environ.get(DIVIDES))
         """modes in which ranks may have different parts of a batch, for which memory has to be measured"""
-        self.modes: tuple[str, ...] = DIVIDING if self.divides else BY_ITSELF
+        self.modes: tuple[str, ...] = DIVIDING_SCRIPT if self.divides else PLAIN_SCRIPT
         """modes in which the script can train on several GPUs; empty: any"""
-        self.watch = Watch(self._one_more)
+        self.watch = Watch(self._iteration_ended)
 
     def attached(self) -> None:
-        self.divides, self.modes = True, ANY
+        self.divides, self.modes = True, ANY_MODE
 
-    def looks_at(self, model: torch.nn.Module) -> None:
+    def inspect(self, model: torch.nn.Module) -> None:
         if any(isinstance(layer, torch.nn.SyncBatchNorm) for layer in model.modules()):
-            self.modes = SYNCED
+            self.modes = SYNCED_LAYERS
 
     def begin(self) -> None:
         self.watch.install()
@@ -47,11 +47,11 @@ class Profile:
         rows = self.watch.rows
         if len(rows) < AT_LEAST:
             reason = f"the script ended after {len(rows)} updates of its model: too few to measure"
-            self._ending.leave("failed", {"reason": reason}, FAILED)
+            self._ending.report_and_exit("failed", {"reason": reason}, FAILED)
         self._report(min(WARM, len(rows) // 2))
 
-    def _one_more(self, watch: Watch) -> None:
-        if self._line.stop_asked is not None:
+    def _iteration_ended(self, watch: Watch) -> None:
+        if self._connection.stop_asked is not None:
             self._ending.stopped()
         if len(watch.rows) >= self._iterations + WARM:
             self._report(WARM)
@@ -62,4 +62,4 @@ class Profile:
         count = sum(parameter.numel() for group in groups for parameter in group["params"])
         times = measured(self.watch.rows[warm:])
         said = {"memory_share": memory_share() if self.divides else None, "modes": self.modes}
-        self._ending.leave("profiled", {**times, "parameters": count, **said})
+        self._ending.report_and_exit("profiled", {**times, "parameters": count, **said})

@@ -1,7 +1,8 @@
-"""Watches a rigid script while it trains: its progress, its waiting for data and for its peers.
+"""Watches a rigid script while it trains: its progress, and how long it waits for data and for its peers.
 
-Nothing here is a meeting of the ranks: a script may do as it likes between two exchanges of its own. Each
-rank lays what it measured into the store, by DDP's own count of iterations; a thread of rank 0 compares.
+Nothing here makes the ranks wait for one another: a script may do as it likes between two exchanges of its
+own. Each rank puts what it measured into the store, by DDP's count of iterations, and a thread of rank 0
+compares.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ Rows = Mapping[int, tuple[float, float]]
 
 
 class Rigid:
-    def __init__(self, order: Order, line: Connection, meeting: Rendezvous) -> None:
-        self._order, self._line, self._meeting = order, line, meeting
+    def __init__(self, order: Order, connection: Connection, rendezvous: Rendezvous) -> None:
+        self._order, self._connection, self._rendezvous = order, connection, rendezvous
         self._optimizer: torch.optim.Optimizer | None = None
         self._model: Any = None
         self._data_s = self._before_s = 0.0
@@ -42,8 +43,8 @@ class Rigid:
         self._around_loaders()
         self._around_models()
         after_steps(self._stepped)
-        for rank in range(self._order.ranks if self._order.rank == 0 and self._meeting.store else 0):
-            self._meeting.store.set(_key(rank), "{}")
+        for rank in range(self._order.ranks if self._order.rank == 0 and self._rendezvous.store else 0):
+            self._rendezvous.store.set(_key(rank), "{}")
         threading.Thread(target=self._compare, name="hopjob-rigid", daemon=True).start()
 
     @property
@@ -101,8 +102,8 @@ class Rigid:
         while True:
             time.sleep(SYNC_EVERY_S)
             rows = {which: (data_s, unhidden_s) for which, data_s, unhidden_s in list(self._probes)}
-            if self._meeting.store is not None:
-                self._meeting.store.set(_key(self._order.rank), json.dumps(rows))
+            if self._rendezvous.store is not None:
+                self._rendezvous.store.set(_key(self._order.rank), json.dumps(rows))
             if self._last[0] > WARM:
                 self._report(rows)
 
@@ -122,7 +123,7 @@ class Rigid:
                 "iterations": iterations,
                 "batch": self._batch,
             }
-            self._line.say(observed={**done, **seen})
+            self._connection.send(observed={**done, **seen})
         per_probe = -(-iterations * SYNC_EVERY_S // max(seconds, 1e-6) // PROBES)
         every = 1 << max(0, int(per_probe) - 1).bit_length()  # powers of two: ranks have some in common
         if every != self._probe_every:
@@ -131,9 +132,9 @@ class Rigid:
                 self._time_exchanges()
 
     def _of(self, rank: int) -> Rows:
-        if self._meeting.store is None:
+        if self._rendezvous.store is None:
             return {}
-        found = json.loads(self._meeting.store.get(_key(rank)))
+        found = json.loads(self._rendezvous.store.get(_key(rank)))
         return {int(which): (row[0], row[1]) for which, row in found.items()}
 
 

@@ -29,7 +29,7 @@ BLOCK = 1 << 20
 State = dict[str, Any]
 
 
-class Taken(RuntimeError):
+class FolderClaimed(RuntimeError):
     """Another placement has claimed the folder: the job goes on elsewhere."""
 
 
@@ -59,15 +59,15 @@ class Folder:
             part.replace(self.path / OWNER)
 
     def save(self, state: State, samples: float) -> Path:
-        """Raises Taken, OSError or RuntimeError (torch's own, for a file that cannot be written)."""
-        self._refuse_strangers()
+        """Raises FolderClaimed, OSError or RuntimeError (torch's own, for a file that cannot be written)."""
+        self._check_owner()
         part = self.path / f"{int(samples):015d}{self._part}"
         try:
             with part.open("wb") as file:
-                summed = _Summed(file)
-                torch.save(packed(state), summed)
-                summed.finish()
-            whole = self.path / f"{int(samples):015d}-{summed.crc:08x}.pt"
+                checked = _ChecksummedFile(file)
+                torch.save(packed(state), checked)
+                checked.finish()
+            whole = self.path / f"{int(samples):015d}-{checked.crc:08x}.pt"
             part.replace(whole)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -77,22 +77,23 @@ class Folder:
         self._prune(whole)
         return whole
 
-    def newest(self, damaged: Callable[[str, str], None]) -> tuple[str, State] | None:
-        """Name and state of the newest whole checkpoint; `damaged` hears of those passed over, and why.
+    def newest(self, on_damaged: Callable[[str, str], None]) -> tuple[str, State] | None:
+        """Name and state of the newest whole checkpoint.
 
-        Raises what `load` does of a file that is as it was written: that is no reason to begin anew.
+        `on_damaged` is called with the name of each one passed over, and the reason. Raises what `load`
+        raises of a file that is as it was written: that is no reason to begin from scratch.
         """
         for name in self.names():
-            state = self._whole(name, damaged)
+            state = self._load_whole(name, on_damaged)
             if state is not None:
                 return name, state
         return None
 
-    def _whole(self, name: str, damaged: Callable[[str, str], None]) -> State | None:
+    def _load_whole(self, name: str, on_damaged: Callable[[str, str], None]) -> State | None:
         try:
             return self.load(name)
         except Damaged as error:
-            damaged(name, str(error))
+            on_damaged(name, str(error))
         except FileNotFoundError:
             """rank 0 has set it aside already"""
         return None
@@ -118,11 +119,11 @@ class Folder:
         with contextlib.suppress(OSError):
             (self.path / name).replace(self.path / f"{name}.damaged")
 
-    def _refuse_strangers(self) -> None:
+    def _check_owner(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             owner = (self._root / OWNER).read_text("utf-8", errors="replace")
             if self.owner and owner != self.owner:
-                raise Taken(f"the checkpoints belong to {owner} by now")
+                raise FolderClaimed(f"the checkpoints belong to {owner} by now")
 
     def _sync(self) -> None:
         folder = os.open(self.path, os.O_RDONLY)
@@ -138,7 +139,7 @@ class Folder:
                 (self.path / name).unlink()
 
 
-class _Summed:
+class _ChecksummedFile:
     """A file that knows the CRC-32 of what was written to it, and keeps an error for later.
 
     torch's writer ends the whole process (1.13) when a write fails in its midst.

@@ -29,7 +29,7 @@ from hopjob.state.checkpoints import Folder, State, samples_of
 COPIES = "copies"
 FINISHER = "finisher"
 BEGINNER = "beginner"
-PassedOver = Callable[[str, str], None]
+OnDamaged = Callable[[str, str], None]
 """is called with a damaged file's name and the reason"""
 
 
@@ -63,12 +63,12 @@ def total(counts: list[tuple[int, int]]) -> int:
     return min(began for began, _ in counts) + sum(done - began for began, done in counts)
 
 
-def placed(root: Path, placement: str) -> Path:
+def copies_path(root: Path, placement: str) -> Path:
     return root / COPIES / quote(placement, safe="")
 
 
 def folder_of(root: Path, placement: str, node: str, began: int) -> Folder:
-    path = placed(root, placement) / quote(node, safe="") / f"{began:015d}"
+    path = copies_path(root, placement) / quote(node, safe="") / f"{began:015d}"
     return Folder(str(path), placement, root=root)
 
 
@@ -95,25 +95,25 @@ def _folders(path: Path) -> Iterator[Path]:
         return
 
 
-def newest(root: Folder, damaged: PassedOver, *, plain: bool = False) -> tuple[str, State] | None:
+def newest(root: Folder, on_damaged: OnDamaged, *, plain: bool = False) -> tuple[str, State] | None:
     """The job's newest checkpoint, merged first where copies have done more. Raises what `Folder` does."""
     names = root.names()
     known = samples_of(names[0]) if names else -1
     for one in rounds(root.path):
         if one.samples <= known:
             break
-        merged = merge(one, damaged, plain=plain)
+        merged = merge(one, on_damaged, plain=plain)
         if merged is not None and int(merged["samples"]) > known:
             return root.save(merged, merged["samples"]).name, merged
-    return root.newest(damaged)
+    return root.newest(on_damaged)
 
 
-def merge(one: Round, damaged: PassedOver, *, plain: bool = False) -> State | None:
+def merge(one: Round, on_damaged: OnDamaged, *, plain: bool = False) -> State | None:
     """The merged state; None if no copy has a whole checkpoint."""
     mean, counts, kept = _Mean(), [], {}
     most: tuple[int, Any] = (0, {})
     for copy in one.copies:
-        found = copy.folder.newest(partial(_aside, copy.folder, damaged))
+        found = copy.folder.newest(partial(_set_aside, copy.folder, on_damaged))
         if found is None:
             continue
         state = found[1]
@@ -135,9 +135,9 @@ def merge(one: Round, damaged: PassedOver, *, plain: bool = False) -> State | No
     }
 
 
-def _aside(folder: Folder, damaged: PassedOver, name: str, why: str) -> None:
+def _set_aside(folder: Folder, on_damaged: OnDamaged, name: str, why: str) -> None:
     folder.set_aside(name)
-    damaged(str(folder.path / name), why)
+    on_damaged(str(folder.path / name), why)
 
 
 class _Mean:
@@ -169,8 +169,8 @@ class _Mean:
         return model
 
 
-def first_there(folder: Path, name: str) -> bool:
-    """Whether this process is the first to leave its mark there. Raises OSError."""
+def is_first(folder: Path, name: str) -> bool:
+    """Whether this process is the first to make the file of this name. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         (folder / name).touch(exist_ok=False)

@@ -103,7 +103,7 @@ DAMAGES = """
 import random, sys
 from pathlib import Path
 import torch
-from hopjob.state.checkpoints import Folder, Taken
+from hopjob.state.checkpoints import Folder, FolderClaimed
 
 folder = Folder(sys.argv[1], "placement-1")
 folder.claim()
@@ -125,7 +125,7 @@ for owner in (b"", bytes(40), chance.randbytes(40), b"placement-2"):
     (folder.path / "owner").write_bytes(owner)
     try:
         folder.save({"samples": 300}, 300)
-    except Taken:
+    except FolderClaimed:
         continue
     raise AssertionError(owner)
 folder.claim()
