@@ -53,7 +53,7 @@ class TimelineView(Message, frozen=True, kw_only=True):
     """Changes of the timeline since a revision.
 
     A reader asks next for changes since `revision`. If `revision` is smaller than the last one, the monitor
-    began anew, and the reader asks from 0.
+    began again, and the reader asks from 0.
     """
 
     at: float

@@ -170,7 +170,7 @@ class Settings(File, frozen=True, kw_only=True):
 
     # ---- rounds
     round_s: Annotated[float, Meta(ge=1, le=1e8)] = 360.0
-    """length of a round; at its start all jobs are planned anew"""
+    """length of a round; at its start all jobs are planned again"""
     policy: str = "hops"
     """policy with its options, as `hops+moving_cost_s=15`; `hopyard policy show NAME` lists the options"""
     policies_allowed: str = ""

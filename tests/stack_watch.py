@@ -27,7 +27,7 @@ class Seconds:
 
 
 async def until(client: Client, fine: Callable[[StatusView], bool], limit_s: float = LIMIT_S) -> StatusView:
-    """All services may begin anew meanwhile, and a crowded machine takes its time."""
+    """All services may begin again meanwhile, and a crowded machine takes its time."""
     began = time.monotonic()
     status: StatusView | None = None
     try:

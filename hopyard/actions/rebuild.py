@@ -1,4 +1,4 @@
-"""Makes the estimator's store anew from what NATS has logged, while no stack runs on the folder."""
+"""Rebuilds the estimator's store from what NATS has logged, while no stack runs on the folder."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
 """The file of a backup: a tar whose first member says what is in it, part by part, with digests.
 
-It holds digests of users' tokens, but no token or password: the stack's own credentials are made anew.
+It holds digests of users' tokens, but no token or password: the stack's own credentials are created again.
 """
 
 import hashlib

@@ -33,11 +33,11 @@ OTHERS = "the other servers do all its work"
 ENDED = "{} ended; starting it again in {:g} s"
 FULL = "the disk of {} is full: {} until there is room"
 GONE = "the disk of {} takes nothing ({}): {} until it does"
-BACK = "that disk is back: nats-server starts anew, since it stores nothing after a failed write"
+BACK = "that disk is back: nats-server starts again, since it stores nothing after a failed write"
 AWAY = "{} does not come back ({}): {}; trying again"
 SLOW = "{} runs, and accepts no clients while it recovers its store: {}"
 THERE = "nats-server has started again"
-ROOM = "there is room again: nats-server starts anew, since it stores nothing after a failed write"
+ROOM = "there is room again: nats-server starts again, since it stores nothing after a failed write"
 
 
 async def start_nats(nats: NatsServers, say: Say) -> None:
@@ -65,10 +65,10 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
     Without the disk no server is started: it would end, or begin an empty store where the disk was. Raises
     Died where nothing is to be restarted.
     """
-    allowed, disk, outage, anew = Allowance(restarts), NatsDisk(nats), Outage(nats, say), False
+    allowed, disk, outage, restart = Allowance(restarts), NatsDisk(nats), Outage(nats, say), False
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if anew or await asyncio.to_thread(disk.to_begin_anew, say):  # on a disk that hangs this waits
+        if restart or await asyncio.to_thread(disk.to_restart, say):  # on a disk that hangs this waits
             await nats.stop()
         elif nats.ready() or disk.unfit:
             continue
@@ -79,12 +79,12 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
             if not outage.said:
                 say(ENDED.format(_named(ended, nats), delay_s))
             await asyncio.sleep(delay_s)
-            anew = await asyncio.to_thread(disk.to_begin_anew, say)  # it may have gone meanwhile
-            if anew or disk.unfit:
+            restart = await asyncio.to_thread(disk.to_restart, say)  # it may have gone meanwhile
+            if restart or disk.unfit:
                 continue
         why = await _begun(nats, START_TIMEOUT_S)  # the accounts that it lets in are on a disk too
-        anew = bool(why) and await asyncio.to_thread(disk.to_begin_anew, say)
-        if not (disk.unfit or anew):
+        restart = bool(why) and await asyncio.to_thread(disk.to_restart, say)
+        if not (disk.unfit or restart):
             outage.say_of(why)
 
 
@@ -143,7 +143,7 @@ class NatsDisk:
         """Whether the disk was unusable for a server when it was last tried."""
         return self._gone or self._full
 
-    def to_begin_anew(self, say: Say) -> bool:
+    def to_restart(self, say: Say) -> bool:
         """Whether to restart a server that stores nothing although it could. Reports once if it cannot."""
         free = self._free(say)
         if not free:

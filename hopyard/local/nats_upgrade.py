@@ -1,7 +1,7 @@
 """Lets processes of this version work with a NATS server that an earlier version of `hopyard up` started.
 
 What each account may say and hear follows from the version. A running server is given what either version
-allows, until `hopyard up` starts anew and gives it what its own does.
+allows, until `hopyard up` starts again and gives it what its own does.
 """
 
 import contextlib

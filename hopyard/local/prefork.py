@@ -6,7 +6,7 @@ Their parent is not this process but its own, which takes in orphans meanwhile (
 if `hopyard.local.child` had begun it, and under the same command line.
 
 A program that is started again runs the code that is installed then: once anything was installed since the
-imports here, this process ends without an answer, and the next one imports anew.
+imports here, this process ends without an answer, and the next one imports again.
 """
 
 import contextlib

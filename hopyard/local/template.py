@@ -68,7 +68,7 @@ class AdoptedProcess:
 
 
 class Template:
-    """Begun when the first program is to be forked, and anew where it has ended."""
+    """Begun when the first program is to be forked, and again where it has ended."""
 
     def __init__(self, imports: Iterable[str] = ()) -> None:
         self._imports = tuple(imports)

@@ -91,7 +91,7 @@ class Admission:
         self._caught_up = False
         self._waiting: list[Asked] = []
         self._known: KnownCluster | None = None
-        """None: to be computed anew, since a fact about nodes came"""
+        """None: to be computed again, since a fact about nodes came"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:

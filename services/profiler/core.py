@@ -100,7 +100,7 @@ class Profiler:
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
         self._types: Types | None = None
-        """None: to be computed anew, since a fact about nodes came"""
+        """None: to be computed again, since a fact about nodes came"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:

@@ -3,7 +3,7 @@
 A core is a synchronous state machine. It changes `state` only when it handles a fact, its own facts
 included: they come back through the stream like everybody's. So a replay of the stream, its effects
 dropped, gives the same state, and a fact published twice changes nothing, because its id is the same.
-What else a core remembers (an outstanding question, a timer) is volatile: `resume` begins it anew.
+What else a core remembers (an outstanding question, a timer) is volatile: `resume` begins it again.
 """
 
 from typing import Any, Protocol

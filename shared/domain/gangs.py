@@ -32,7 +32,7 @@ from schemas.placement import (
 from shared.domain.sums import plain_sum
 
 SHARES_ALIKE = 0.05
-"""relative change of a node's share from which on a job is started anew"""
+"""relative change of a node's share from which on a job is restarted"""
 
 MEMORY_SPARED = 0.05
 """share of a GPU's memory that samples above a batch leave free"""

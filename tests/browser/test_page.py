@@ -1,6 +1,6 @@
 """The page in a real browser, over a real stack that asks for a token.
 
-One stack and one browser for all: a test begins by opening the page anew.
+One stack and one browser for all: a test begins by opening the page again.
 """
 
 import time

@@ -32,7 +32,7 @@ from tests.docs.pages import name
 STORED = [page for page in PAGES if results_of(page)]
 NOTICES = ("**Awaits a rerun.**", "**Results not stored.**")
 SEEDLESS = {"catalogue"}
-"""results in which nothing is drawn; `test_catalogue_page` computes them anew"""
+"""results in which nothing is drawn; `test_catalogue_page` computes them again"""
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 INTERVAL = re.compile(r"([+−]?)(\d[\d,]*(?:\.\d+)?) ± (\d[\d,]*(?:\.\d+)?)")
 SENTENCES = re.compile(r"\n\n|\n- |(?<=[.:;])\s+(?=[A-Z*`])")

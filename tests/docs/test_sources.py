@@ -14,12 +14,12 @@ SETTINGS = ("option", "setting", "experiment")
 NUMBER = re.compile(r"\W*\d")
 COMMAND = re.compile(r"`[^`]*\b(hopyard|pytest|loadgen)\b[^`]*`|^(\$ |uv run )?hopyard ", re.MULTILINE)
 TEST = re.compile(r"`(pytest )?[^`]*tests/[\w/]+\.py[^`]*`")
-"""what a test makes anew at every change is of today"""
+"""what a test makes again at every change is of today"""
 VERSION = re.compile(r"\bcommit [0-9a-f]{7}\b")
 
 
 def unsourced(page: Path) -> Iterator[Table]:
-    """Of what is neither stored nor made anew by a test, nor said to come of a command at some version."""
+    """Of what is neither stored nor made again by a test, nor said to come of a command at some version."""
     text, groups = page.read_text("utf-8"), _groups(page)
     for table in tables(text):
         if _has_figures(table) and table.heading[0] not in groups and not _says_whence(table.beside):

@@ -1,7 +1,7 @@
 """The tests of a module run against each of its mutants: `python -m tests.mutants.trials MODULE TEST …`.
 
 A process is forked for each, from one that has imported all that can be had without the module: only the
-module, what rests on it and its tests are imported anew, so that a mutant takes a fraction of a second. A
+module, what rests on it and its tests are imported again, so that a mutant takes a fraction of a second. A
 line of JSON is printed for each. Hypothesis has one seed: the same mutants survive every time. An example
 that a test fails with is enough: no smaller one is looked for.
 """

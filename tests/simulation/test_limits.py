@@ -16,7 +16,7 @@ from tests.simulation.storms import JOBS, NARROW, SMALL, Storm
 RESTLESS = "tests.simulation.restless:Restless"
 """a policy that moves whatever it may"""
 COPIES = "tests.simulation.mode_policies:Copies"
-"""one that merges copies, and deals them anew, at every plan"""
+"""one that merges copies, and deals them again, at every plan"""
 
 
 def asking(scenario: ScenarioFile, *jobs: str, **fields: Any) -> ScenarioFile:  # noqa: ANN401 - any field of a job file

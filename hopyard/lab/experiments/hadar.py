@@ -206,7 +206,7 @@ on as many GPUs as it asked for, however many are idle.
 - **busy to the end**: the same until the TTD, the paper's GRU (figure 3, order only: YARN-CS highest, Hadar \
 near it, Gavel below)
 - **several types**: share of the GPU time in gangs that mix GPU types
-- **rounds with a move**: those in which a job that had run before starts anew; 30 % in the paper"""
+- **rounds with a move**: those in which a job that had run before restarts; 30 % in the paper"""
 
 
 def _row(outcomes: Mapping[str, Sequence[Simulated]], cause: OfRun) -> Iterator[str]:

@@ -36,7 +36,7 @@ OBSERVATIONS_BYTES = 48 * 1024 * 1024
 """size above which the observations are trimmed; below the limit at which NATS itself drops the oldest of
 them, archived or not"""
 
-MOVE_AWAY = "move the file away, and it is written anew from what the stream still has"
+MOVE_AWAY = "move the file away, and it is written again from what the stream still has"
 
 log = structlog.get_logger()
 

@@ -20,7 +20,7 @@ import msgspec
 from shared.runtime.offload.contract import Crashed, Server
 
 START_REAL_S = 120.0
-"""long, since imports are slow on a crowded machine, and a start that is given up begins anew"""
+"""long, since imports are slow on a crowded machine, and a start that is given up begins again"""
 READY = "ready"
 ENDING_REAL_S = 10.0
 """how long to wait for the end of a process whose pipe is closed: it ends, as no code of ours closes the

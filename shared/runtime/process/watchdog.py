@@ -32,7 +32,7 @@ async def watch(
 ) -> None:
     """Check until cancelled, or until work is outstanding for too long: then end the process.
 
-    The limits begin anew where it does not lead, was asleep, or NATS does not answer.
+    The limits begin again where it does not lead, was asleep, or NATS does not answer.
     """
     while not shell.stalled():
         asleep_s = await _pause(limit_s / CHECKS)

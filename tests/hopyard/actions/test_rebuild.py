@@ -1,4 +1,4 @@
-"""The estimator's store made anew, where little of the log is in the stream any more."""
+"""The estimator's store rebuilt, where little of the log is in the stream any more."""
 
 import asyncio
 import itertools

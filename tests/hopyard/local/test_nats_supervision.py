@@ -173,7 +173,7 @@ SLOWLY = '#!/bin/sh\nsleep {}\nexec {} "$@"\n'
 async def test_a_server_that_recovers_its_store_for_long_is_left_to_do_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed after ten seconds, and began anew, for ever."""
+    """It was killed after ten seconds, and began again, for ever."""
     (slow := tmp_path / "nats-server").write_text(SLOWLY.format(3, nats_server._executable()))
     slow.chmod(0o755)
     monkeypatch.setattr(nats_supervision, "START_TIMEOUT_S", 0.3)
@@ -264,7 +264,7 @@ async def test_a_disk_that_comes_back_full_has_nats_start_again_once_there_is_ro
     disk = NatsDisk(NatsServers([server]))
 
     def look() -> tuple[bool, bool]:
-        return disk.to_begin_anew(said.append), disk.unfit
+        return disk.to_restart(said.append), disk.unfit
 
     assert look() == (False, False)
     shutil.rmtree(store)
@@ -292,7 +292,7 @@ async def test_a_disk_that_goes_while_it_is_asked_counts_as_gone(
     (server.folder / nats_supervision.STORE).mkdir(parents=True)
     monkeypatch.setattr(os, "statvfs", lost)
     disk = NatsDisk(NatsServers([server]))
-    assert (disk.to_begin_anew(lambda _: None), disk.unfit) == (False, True)
+    assert (disk.to_restart(lambda _: None), disk.unfit) == (False, True)
 
 
 @MOUNTED_ON
@@ -329,7 +329,7 @@ class Three(NamedTuple):
     said: list[str]
 
     def look(self) -> tuple[bool, bool]:
-        return self.disk.to_begin_anew(self.said.append), self.disk.unfit
+        return self.disk.to_restart(self.said.append), self.disk.unfit
 
 
 @pytest.fixture

@@ -304,7 +304,7 @@ async def test_accounts_that_nats_does_not_take_are_handed_over_until_it_does(tm
 async def test_a_stack_ends_completely_despite_a_bad_settings_file_and_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its clean-up read the settings anew, and ended at a signal: processes lived on, and nobody said why."""
+    """Its clean-up read the settings again, and ended at a signal: processes lived on, without a word why."""
     ended: list[str] = []
 
     async def nothing(*_: object) -> None: ...

@@ -1,4 +1,4 @@
-"""An agent's new life with workers of an earlier one: what it lists, orders anew, and passes on."""
+"""An agent's new life with workers of an earlier one: what it lists, orders again, and passes on."""
 
 import pytest
 from msgspec import structs

@@ -1,4 +1,4 @@
-"""A store made anew from what was logged knows what the one that learnt it live knew."""
+"""A store rebuilt from the logged facts and samples knows what the one that learnt it live knew."""
 
 from pathlib import Path
 

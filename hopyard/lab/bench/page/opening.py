@@ -120,7 +120,7 @@ def watched(driver: Chrome) -> list[Reading]:
     drawn = [took / 1000 for took, _ in updates(driver)[seen:]]
     busy_s = main_thread_s(driver) - before
     if not drawn:
-        raise Failure(f"the page drew nothing anew in {WATCHED_S:g} s, though facts came in")
+        raise Failure(f"the page drew nothing new in {WATCHED_S:g} s, though facts came in")
     return [
         count("updates seen", len(drawn)),
         seconds("drawing of an update, median", quantile(drawn, 0.5)),

@@ -23,7 +23,7 @@ function times(plot, marks) {
 
 const QUIET = { legend: { show: false }, cursor: { show: false }, select: { show: false } };
 
-/** A chart that is made anew when the scheme or the width changes, and else only given its data. */
+/** A chart that is made again when the scheme or the width changes, and else only given its data. */
 class Chart {
   constructor(place, options) {
     this.place = place;

@@ -22,7 +22,7 @@ export class Model {
     this.byJob = new Map();
   }
 
-  /** Reads what has changed. A revision that fell means that the history began anew. */
+  /** Reads what has changed. A revision that fell means that the history began again. */
   async read() {
     for (let part = 0; part < PARTS_MOST; part++) {
       const view = await get(`v1/timeline?after=${this.revision}`);

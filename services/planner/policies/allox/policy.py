@@ -1,6 +1,6 @@
 """AlloX (EuroSys '20): matches jobs to machines, and to positions in their lists, for the least mean JCT.
 
-Whenever a job comes or a GPU is freed, all waiting jobs are matched anew, each to a position in the list of
+Whenever a job comes or a GPU is freed, all waiting jobs are matched again, each to a position in the list of
 some machine. The first job on the list of an idle machine starts; no running job is moved.
 
 | name | a machine is |

@@ -2,7 +2,7 @@
 
 Strict: a job that does not fit now holds up all jobs that came after it. Skipping: the next job that fits
 starts. First plans at round boundaries keep every job where it is, except those whose GPUs went to profiling
-or whose node drains: these are placed anew.
+or whose node drains: these are placed again.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,7 @@ that fit it:
 The jobs of a batch start in this order on whatever GPUs are free, in the order of the nodes, with types mixed
 in a gang, and run to their end. The next batch is made when the length of this one has passed, or when none
 of its jobs waits or runs. A length for which no job is short enough is skipped; when no job waits, lengths
-begin anew.
+begin again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -128,7 +128,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     effort: Effort
     restart_s: float = 0.0
     """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start
-    anew), where no restart of its workload was measured"""
+    again), where no restart of its workload was measured"""
     restarts_s: dict[Fingerprint, dict[GpuType, float]] = {}
     """the same as measured, by workload and GPU type"""
     switch_s: float = 0.0
@@ -148,7 +148,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return sum([node.idle for node in self.nodes])
 
     def restart_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:
-        """Seconds of running that a job of the workload loses when it is started anew on this type."""
+        """Seconds of running that a job of the workload loses when it is restarted on this type."""
         return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
 
     def switch_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:

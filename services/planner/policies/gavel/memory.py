@@ -70,7 +70,7 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     elapsed: Floats
     """seconds since each job came (m)"""
     apart: frozenset[JobId] = frozenset()
-    """jobs that this round leaves where they are; shares are computed without them, and anew in the next
+    """jobs that this round leaves where they are; shares are computed without them, and again in the next
     round"""
 
 

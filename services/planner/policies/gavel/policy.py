@@ -11,7 +11,7 @@ One policy, five objectives, each aware of what a job gains on each type or blin
 | `gavel-fifo` | first in, first out, each job on the fastest type with room |
 
 A job's demand is rigid (`rigid_demand`). Gavel plans only when a round begins: GPUs that come free within a
-round stay idle until the next. Shares are computed anew once jobs or GPUs came or went and `reset_s` has
+round stay idle until the next. Shares are computed again once jobs or GPUs came or went and `reset_s` has
 passed; in between, rounds use the shares in memory.
 
 Gavel sees GPU types, not nodes: a job's throughput on a type is the mean over the nodes on which the whole

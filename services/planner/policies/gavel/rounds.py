@@ -1,6 +1,6 @@
 """Gavel's rounds (OSDI '20, section 5): which job runs on which type next, by its shares of time. Pure.
 
-Arrays are by job and GPU type, (m, n). A *reset* computes the shares X anew. A job's priority on a type is X
+Arrays are by job and GPU type, (m, n). A *reset* computes the shares X again. A job's priority on a type is X
 / f, where f is its part of the time that all jobs have received there since the last reset. Every job begins
 with half a round on every type, so that f is never 0 and new jobs are neither first nor last. Type by type,
 jobs are taken by (priority, deficit, X) while their gangs fit; a job runs on one type a round.
@@ -32,7 +32,7 @@ def deficits(deficit: Floats, share: Floats, received_s: Floats, elapsed_s: floa
 
 
 def reset_due(*, at: float, last: float | None, interval_s: float, changed: bool, authors: bool) -> bool:
-    """Whether shares are computed anew. `authors`: a reset at time 0 counts as none."""
+    """Whether shares are computed again. `authors`: a reset at time 0 counts as none."""
     first = last is None or (authors and last == 0)
     return changed and (first or (last is not None and at - last >= interval_s))
 

@@ -19,8 +19,8 @@ class HadarOptions(RigidOptions, frozen=True, kw_only=True):
     """what a job loses if a round leaves it out: its `total` utility; or only what a `delay` of one round
     costs it"""
     requeue: Literal["all", "waiting"] = "all"
-    """which jobs are placed anew in a round: `all`; or only those `waiting`, while running jobs stay, as
-    printed"""
+    """which jobs are placed from scratch in a round: `all`; or only those `waiting`, while running jobs stay,
+    as printed"""
     order: Literal["payoff", "arrival"] = "payoff"
     """the order of the queue: by payoff for each GPU, on the GPUs that are free; or by submission"""
     branches: Annotated[int, Meta(ge=0, le=10_000)] = 0

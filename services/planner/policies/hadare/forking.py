@@ -51,7 +51,7 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
     period_s: Floats
     """L (m): from one merge to the next; infinite for a job that is merged only when it ends"""
     lone_merges: bool = False
-    """whether a job on one node is merged and started anew in every round, too"""
+    """whether a job on one node is merged and restarted in every round, too"""
     home: Ints
     """the one node on which the job runs unforked (m), or NOWHERE"""
     here: Flags
@@ -67,7 +67,7 @@ class Forking(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **{name: getattr(self, name)[jobs] for name in BY_JOB})
 
     def overhead_s(self, speed: Floats | float, copies: Ints | int) -> Floats:
-        """Seconds without training until the end (…, m), of jobs that start anew: R · o."""
+        """Seconds without training until the end (…, m), of jobs that restart: R · o."""
         round_s = self.start_s + self.copy_s * copies
         trains_s = np.maximum(self.period_s - round_s, BRIEFEST_S)
         rounds = np.maximum(np.ceil(self.left / (np.maximum(speed, SLOWEST) * trains_s)), 1.0)

@@ -3,7 +3,7 @@
 `grown` always gives the next copies to the job that gains most by each, on the fastest nodes that it can
 have. It gives one copy, or the number of copies with the largest mean gain, since a second copy may not be
 worth its overhead before there is a third. No job gets copies by which it gains nothing. A job's gains only
-fall as it gets copies and as nodes fill up, so a gain is computed anew only when its job is first in the
+fall as it gets copies and as nodes fill up, so a gain is computed again only when its job is first in the
 queue.
 
 `exchanged` then gives the place of a copy to another job, or swaps the places of two copies, as long as that

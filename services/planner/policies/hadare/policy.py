@@ -7,7 +7,7 @@ estimate of a gang on that node.
 
 HadarE plans only when a round begins, as Hadar does: a node whose copy has done its share idles until the
 next round. A job that is given a single node runs there in lockstep. That is the same training without a
-merge, so the job need not start anew in every round; `hadare-literal` merges it nevertheless.
+merge, so the job need not restart in every round; `hadare-literal` merges it nevertheless.
 
 `docs/policies/hadare.md` says where this differs from the paper's text.
 """
@@ -65,7 +65,7 @@ class HadareOptions(RigidOptions, frozen=True, kw_only=True):
     prior: Literal["estimator", "pmi"] = "estimator"
     """speeds where nothing was measured; `pmi`: the types of a job compared by HadarE's eq. 10"""
     lone: Literal["lockstep", "forked"] = "lockstep"
-    """how a job runs on one node; `forked`: merged, and started anew, in every round"""
+    """how a job runs on one node; `forked`: merged, and restarted, in every round"""
 
 
 class Hadare:

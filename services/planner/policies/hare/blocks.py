@@ -58,7 +58,7 @@ class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
     worth: float = 1.0
     """rounds left times weight: what a second of a round is worth"""
     moving_s: float = 0.0
-    """seconds lost when it starts anew, times its weight; 0: it has not run yet"""
+    """seconds lost when it restarts, times its weight; 0: it has not run yet"""
     switching_s: float = 0.0
     """the same for a start on GPUs where its processes stand by"""
     stands_by: Callable[[Sequence[int]], bool] = lambda _: False

@@ -42,7 +42,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[HarePlace, ...]
     """the places that jobs have now"""
     restart_of: Callable[[Fingerprint, GpuType], float]
-    """seconds that a job of a workload loses when it starts anew"""
+    """seconds that a job of a workload loses when it restarts"""
     switch_of: Callable[[Fingerprint, GpuType], float]
     """the same where its processes stand by"""
 

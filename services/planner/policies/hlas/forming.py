@@ -1,7 +1,7 @@
 """The groups of a plan: those of the plan before, or new ones where these are due. Pure.
 
-GPUs are grouped anew when the nodes or the known workloads change. A group in use keeps its GPUs until it is
-idle; then it is formed anew, together with all other idle groups. The GPUs of a job that another policy
+GPUs are grouped again when the nodes or the known workloads change. A group in use keeps its GPUs until it is
+idle; then it is formed again, together with all other idle groups. The GPUs of a job that another policy
 placed are a group.
 """
 

@@ -1,7 +1,7 @@
 """A job's GPU count, types and place as a queue needs them, cached while the job does not change. Pure.
 
 Views of one process share the objects that did not change, so `is` tells whether a job changed. In another
-process the objects differ, and everything is computed anew.
+process the objects differ, and everything is computed again.
 """
 
 from collections.abc import Mapping, Sequence

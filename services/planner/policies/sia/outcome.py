@@ -38,7 +38,7 @@ def choices(seen: Round, cell: Ints, estimates: Estimated, *, authors: bool) -> 
     """Choices of the jobs that find a place for their `cell` [J], by the queue; then of those that stay.
 
     A running job that was given no cell, or finds no place for it, stays if no other job got its GPUs.
-    `authors`: no such job stays, and every job is placed anew in every round.
+    `authors`: no such job stays, and every job is placed from scratch in every round.
     """
     places = _places(seen, cell, in_turns if authors else placed)
     given = tuple(

@@ -44,10 +44,11 @@ def placed(grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list
 
 
 def in_turns(grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> list[Place]:
-    """The places by the authors' simulator, which places all jobs anew: moves within a type are free there.
+    """The places by the authors' simulator, which places all jobs from scratch.
 
-    Larger jobs come first. Each begins at the node after those of the job before: it goes round the nodes
-    once and takes wholly free ones for its whole nodes, then takes whatever is idle. Only pinned jobs stay.
+    Moves within a type are free there. Larger jobs come first. Each begins at the node after those of the job
+    before: it goes round the nodes once and takes wholly free ones for its whole nodes, then takes whatever
+    is idle. Only pinned jobs stay.
     """
     left = list(idle)
     places = [grant.present if grant.pinned else {} for grant in grants]

@@ -113,7 +113,7 @@ class Sia:
     """only the authors' GPU counts, instead of all of the job's demand"""
     quirks: ClassVar[bool] = False
     """utilities rounded to hundredths and to single precision; ties are not broken by the queue; all jobs are
-    placed anew in every round"""
+    placed from scratch in every round"""
 
     def __init__(self, options: SiaOptions) -> None:
         self._options = options

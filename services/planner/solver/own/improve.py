@@ -1,4 +1,4 @@
-"""Improves a plan where it loses most, by planning the neighbourhoods of some jobs anew.
+"""Improves a plan where it loses most, by planning the neighbourhoods of some jobs again.
 
 At the relaxation's prices, bound − (worth of the plan) is the sum of two things: what each job i loses, which
 is best_i − (net value of its configuration), and the prices of idle GPUs. A few jobs lose most of it. The
@@ -22,7 +22,7 @@ LOOKED_AT = 4
 NODES = 16
 """nodes of a neighbourhood, about"""
 WORTH = 0.005
-"""share of (bound − plan) that a job must lose for its neighbourhood to be planned anew"""
+"""share of (bound − plan) that a job must lose for its neighbourhood to be planned again"""
 
 LEAST = 0.1
 """share of (bound − plan): a sweep over all such jobs that gains less is the last"""
@@ -75,7 +75,7 @@ def _widened(inside: Flags, free: Ints) -> Flags:
 
 
 def _replanned(columns: Columns, choice: Ints, inside: Flags, plan: Planned) -> Ints | None:
-    """The choice with the neighbourhood planned anew; None: that is not worth more."""
+    """The choice with the neighbourhood planned again; None: that is not worth more."""
     problem = columns.problem
     chosen = choice[choice != NOTHING]
     start, node, _ = columns.cells(chosen)

@@ -6,7 +6,7 @@
 2. the linear relaxation by column generation (`relaxation`), tightened by the facets of whole nodes
    (`facets`) and by cliques of configurations that exclude each other (`cliques`): a better bound;
 3. a dive through this program: mostly a slightly better plan (`dive`);
-4. neighbourhoods of the jobs that lose most, planned anew, if many configurations are undecided (`improve`);
+4. neighbourhoods of the jobs that lose most, planned again, if many configurations are undecided (`improve`);
 5. branch and bound over the configurations that could beat the plan by more than the gap tolerates
 (`branching`).
 

@@ -1,6 +1,6 @@
 """Subproblems: some configurations of a problem, on some of its GPUs.
 
-One is solved to complete a plan on the GPUs that it leaves free, or to plan a neighbourhood anew while all
+One is solved to complete a plan on the GPUs that it leaves free, or to plan a neighbourhood again while all
 other jobs keep their configurations.
 """
 

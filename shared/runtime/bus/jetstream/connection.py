@@ -284,7 +284,7 @@ class Connection:
     async def flush(self) -> None:
         """Wait until a server has our subscriptions. Raises Unavailable once the connection is closed.
 
-        Where the connection is lost meanwhile the client subscribes anew, so the server is asked again.
+        Where the connection is lost meanwhile the client subscribes again, so the server is asked again.
         """
         log = self.log_once_late()
         for pause in pauses():

@@ -89,7 +89,7 @@ async def _parts(stream: str, parts: asyncio.Queue[Msg]) -> AsyncIterator[bytes]
 
 
 async def restore_stream(connection: Connection, copy: StreamCopy, data: BinaryIO) -> None:
-    """Make the stream anew from a file, with one replica. Raises Unavailable, NotCopied."""
+    """Create the stream from a file, with one replica. Raises Unavailable, NotCopied."""
     name, config = str(copy.config["name"]), copy.config | {"num_replicas": 1}
     with unavailable(f"restore of {name}"):
         request = msgspec.json.encode({"config": config, "state": copy.state})

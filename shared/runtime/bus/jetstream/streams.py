@@ -47,7 +47,7 @@ async def ensure(connection: Connection, timeout_s: float | None) -> None:
     """Return once all streams exist; create or update them where this account may. Raises Unavailable.
 
     Several processes may do it at once. An account that may not create streams waits for those on disk alone:
-    one in memory is gone after a restart of the server until it is made anew (`keep_memory_streams`), and no
+    one in memory is gone after a restart of the server until it is made again (`keep_memory_streams`), and no
     service needs it.
     """
     try:
@@ -67,9 +67,9 @@ def makes_streams(connection: Connection) -> bool:
 
 
 async def keep_memory_streams(connection: Connection, back: asyncio.Event) -> None:
-    """Make the streams in memory anew whenever `back` is set: the connection is back. Runs until cancelled.
+    """Make the streams in memory again whenever `back` is set: the connection is back. Runs until cancelled.
 
-    Streams on disk are not made anew: where one is gone, its facts are lost, and no service may go on as if
+    Streams on disk are not made again: where one is gone, its facts are lost, and no service may go on as if
     they had never been.
     """
     while True:
@@ -80,7 +80,7 @@ async def keep_memory_streams(connection: Connection, back: asyncio.Event) -> No
                 if config.storage is StorageType.MEMORY:
                     await _ensure_stream(connection, config)
         except (RuntimeError, Damaged, Unavailable) as error:  # no service needs it
-            connection.log.warning("a stream in memory is not made anew", reason=str(error))
+            connection.log.warning("a stream in memory is not made again", reason=str(error))
 
 
 async def _await_stream(connection: Connection, config: StreamConfig) -> None:

@@ -40,7 +40,7 @@ class JetStreamStreams:
         return found
 
     async def _messages(self, stream: str, after: int) -> AsyncGenerator[Msg, None]:
-        """The messages above `after`, by the client's own consumer, which begins anew at a gap."""
+        """The messages above `after`, by the client's own consumer, which begins again at a gap."""
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=after + 1, ack_policy=AckPolicy.NONE
         )

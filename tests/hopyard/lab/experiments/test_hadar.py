@@ -158,7 +158,7 @@ def test_runs_on_several_types_are_weighed_by_gpu_time() -> None:
 
 
 def test_rounds_in_which_something_moved() -> None:
-    """Rounds of 120 s, 480 s in all: a starts anew in the second and the fourth, b only once."""
+    """Rounds of 120 s, 480 s in all: a restarts in the second and the fourth, b only once."""
     runs = (ran("a", 10.0), ran("a", 130.0), ran("a", 370.0), ran("b", 130.0))
     result = msgspec.structs.replace(outcome().result, metrics={"makespan_s": 480.0})
     assert caused("rounds with a move, %", result=result, executions=runs) == 50.0

@@ -151,7 +151,7 @@ def _carry_out(decision: Decision, here: list[Job], kind: PlanKind, now: float) 
 
 
 def _count_promotions(policy: Policy, before: bytes, after: bytes, here: list[Job]) -> None:
-    """A promotion is where service begins to count anew."""
+    """A promotion is where service begins to count again."""
     if not isinstance(policy, Tiresias):
         return
     old, new = _since(before), _since(after)

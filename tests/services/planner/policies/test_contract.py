@@ -162,7 +162,7 @@ def test_the_same_view_gives_the_same_decision(policy: str, seen: View) -> None:
 @given(first=views(), then=views())
 @limits(max_examples=6, deadline=None)
 def test_memory_survives_a_restart_of_the_planner(policy: str, first: View, then: View) -> None:
-    """All a policy knows of earlier plans is in the view: one built anew decides as the old one would."""
+    """All a policy knows of earlier plans is in the view: one built again decides as the old one would."""
     registry = Registry()
     memory = decide(policy, first, registry=registry).memory
     again = msgspec.structs.replace(then, at=first.at + 60.0, memory=memory)

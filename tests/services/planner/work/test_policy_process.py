@@ -1,4 +1,4 @@
-"""The process of policies begins with every planner, and anew whenever a policy took too long."""
+"""The process of policies begins with every planner, and again whenever a policy took too long."""
 
 import subprocess
 import sys

@@ -160,7 +160,7 @@ async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) 
     again = msgspec.structs.replace(SEEN, memory=first.memory)
     _, second = await planned(
         workers(bus), "tests.services.planner.planner_policies:Counts", again
-    )  # a planner begun anew
+    )  # a planner begun again
     assert (first.memory, second.memory) == (b"1", b"2")
 
 

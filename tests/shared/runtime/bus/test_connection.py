@@ -122,7 +122,7 @@ async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNe
 
 
 async def test_closing_does_not_wait_for_a_server_that_reads_nothing(tmp_path: Path) -> None:
-    """It waited until all was sent: a service that was to begin anew hung between its lives."""
+    """It waited until all was sent: a service that was to begin again hung between its lives."""
     async with frozen(NatsServer(tmp_path)) as bus:
         async with asyncio.timeout(LIMIT_S):
             await bus.close()

@@ -321,7 +321,7 @@ def test_a_budget_that_runs_out_is_noted_and_the_next_round_tries_again() -> Non
 
 
 def test_memory_survives_a_restart_of_the_planner() -> None:
-    """One planner decides round after round; the other is started anew for each."""
+    """One planner decides round after round; the other is restarted for each."""
     lasting = Registry()
     straight = resumed = view(jobs(3), small(2))
     for _ in range(8):

@@ -152,8 +152,8 @@ def test_jobs_that_received_the_same_since_shares_were_computed_tie() -> None:
     )
     assert received_since(kept, now) == pytest.approx(lately, abs=1e-8)
     assert len(set(received_since(kept, now).ravel().tolist())) == 1
-    anew = written(kept, now, np.ones((3, 1)), complete=True)
-    assert [entry.deficit for entry in anew.jobs.values()] == [{}, {}, {}]
+    again = written(kept, now, np.ones((3, 1)), complete=True)
+    assert [entry.deficit for entry in again.jobs.values()] == [{}, {}, {}]
 
 
 def test_a_memory_survives_the_wire() -> None:

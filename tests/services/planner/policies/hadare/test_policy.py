@@ -138,7 +138,7 @@ def test_example_e7() -> None:
 
 
 def test_a_job_on_one_node_runs_in_lockstep_and_is_left_there() -> None:
-    """As long as it is worth more than a start: merged it would start anew in every round."""
+    """As long as it is worth more than a start: merged it would restart in every round."""
     jobs = [task("x", present=present(b=1)), task("y", present=present(a=1))]
     decision = decide("hadare+copies=1", view(jobs, small("a", "b")), unlike)
     assert {choice.gang.sync for choice in decision.choices} == {LOCKSTEP}

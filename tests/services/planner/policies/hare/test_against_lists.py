@@ -43,7 +43,7 @@ def by_list(jobs: list[ListJob]) -> float:
 
 
 def by_shares(jobs: list[ListJob]) -> float:
-    """Planned anew whenever a job ends; in between every job goes on at the pace of its rota's cycle."""
+    """Planned again whenever a job ends; in between every job goes on at the pace of its rota's cycle."""
     left = {number: float(job.rounds) for number, job in enumerate(jobs)}
     now, found = 0.0, 0.0
     while left:

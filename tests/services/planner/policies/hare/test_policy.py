@@ -209,7 +209,7 @@ def node_of(seen: View) -> str:
 
 
 def test_a_job_moves_for_less_to_where_its_processes_stand_by() -> None:
-    """At the fast GPU 100 rounds take 3.3 s in place of 10: less than it takes to start anew."""
+    """At the fast GPU 100 rounds take 3.3 s in place of 10: less than it takes to restart."""
     assert node_of(alone_on_the_slow_gpu(1000.0)) == "f0", "67 s are worth a start"
     assert node_of(alone_on_the_slow_gpu(100.0)) == "s0"
     warm = {NodeId("f0"): 1, NodeId("s0"): 1}
