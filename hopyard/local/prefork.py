@@ -75,8 +75,8 @@ def main() -> None:
     fork = _serve()
     if fork is None:
         return
-    program, middle = fork
-    _become(program, parent, middle)
+    program, intermediate = fork
+    _become(program, parent, intermediate)
     sys.argv = [program.module, program.name]
     run(program.module)
 
@@ -93,10 +93,10 @@ def _serve() -> tuple[Program, int] | None:
             imported = _stamps()
         if _threads() > 1:  # a fork would not have them, and would have their locks
             sys.exit("no fork: a library has begun a thread on being imported")
-        middle = os.fork()
-        if middle == 0:
+        intermediate = os.fork()
+        if intermediate == 0:
             return _fork_each(request.programs)
-        os.waitpid(middle, 0)
+        os.waitpid(intermediate, 0)
         os.write(sys.stdout.fileno(), f"{END}\n".encode())
     return None
 
@@ -137,17 +137,17 @@ def _threads() -> int:
 
 def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
     """Returns in each fork; this process ends here, which makes its children orphans."""
-    middle = os.getpid()
+    intermediate = os.getpid()
     with contextlib.suppress(OSError):  # no more of them: the others begin by themselves
         for place, program in enumerate(programs):
             pid = os.fork()
             if pid == 0:
-                return program, middle
+                return program, intermediate
             os.write(sys.stdout.fileno(), f"{place} {pid}\n".encode())
     os._exit(0)
 
 
-def _become(program: Program, parent: int, middle: int) -> None:
+def _become(program: Program, parent: int, intermediate: int) -> None:
     """Make a fork what a separately started process is from its start."""
     os.setsid()
     if program.umask >= 0:
@@ -162,7 +162,7 @@ def _become(program: Program, parent: int, middle: int) -> None:
     os.environ.update(program.environ)
     importlib.invalidate_caches()  # of folders that were not there
     _show(command_line(program, parent))
-    _outlive(middle)
+    _outlive(intermediate)
     leave_with(parent)
 
 
@@ -175,10 +175,10 @@ def _show(words: Sequence[str]) -> None:
     ctypes.memmove(begin, line, len(line))
 
 
-def _outlive(middle: int) -> None:
+def _outlive(intermediate: int) -> None:
     """Wait until the process that forked this one has ended, and another is this one's parent."""
     with contextlib.suppress(ProcessLookupError):
-        descriptor = os.pidfd_open(middle)
+        descriptor = os.pidfd_open(intermediate)
         select.select([descriptor], [], [])
         os.close(descriptor)
 

@@ -39,7 +39,7 @@ def _stop(state: State, placed: Placed, ending: Ending, at: float) -> Iterator[E
             ending.workers[node_id] = WorkerState.STOPPING
             yield stop_order(placed, node_id, at)
     if not ending.workers:
-        state.end(placed.placement_id)
+        state.forget(placed.placement_id)
         yield from _end_facts(state, placed, ending, at)
 
 

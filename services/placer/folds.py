@@ -69,15 +69,15 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
     state.token = plan.token
     if plan.kind is PlanKind.FIRST:
         for placed, reason, cause in causes(state, plan):
-            state.unwant(placed, reason, cause)
+            state.stop(placed, reason, cause)
     found: list[Event] = []
     for placement in plan.placements:
         known = state.placements.get(placement.placement_id)
-        found += _admit(state, placement, plan) if known is None else _retime(known, placement, plan)
+        found += _admit(state, placement, plan) if known is None else _order_turns(known, placement, plan)
     return found
 
 
-def _retime(placed: Placed, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
+def _order_turns(placed: Placed, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
     """Order other turns on nodes that were ordered to start; on others the start order will have them."""
     if not placed.wanted or not gangs.retimes(placed.gang, placement.gang):
         return
@@ -117,7 +117,7 @@ def _round_opened(state: State, opened: ProfilingPlanned) -> Iterator[Event]:
     for placed in state.placements.values():
         if placed.profile and isinstance(placed.phase, Waiting):
             yield refused(placed, "no GPU came free for the measurement within a round", opened.at)
-            state.unwant(placed, PreemptReason.PLAN)
+            state.stop(placed, PreemptReason.PLAN)
     yield from _runs_planned(state, opened)
 
 
@@ -149,7 +149,7 @@ def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
     placed = state.placements.get(fact.placement_id)
     if placed is None or (isinstance(fact, ProfileFailed) and not _measures(placed, fact.node_id)):
         return
-    state.unwant(placed, PreemptReason.PLAN)
+    state.stop(placed, PreemptReason.PLAN)
     placed.refused = isinstance(fact, PlacementRefused)
 
 
@@ -184,12 +184,12 @@ def _job_completed(state: State, completed: JobCompleted) -> None:
 
 def _job_ended(state: State, ended: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
     state.jobs.pop(ended.job_id, None)
-    _let_go(state, ended.job_id)
+    _stop_silently(state, ended.job_id)
 
 
-def _let_go(state: State, job_id: JobId) -> None:
+def _stop_silently(state: State, job_id: JobId) -> None:
     for placed in state.of_job(job_id):
-        state.absolve(placed)
+        state.stop_silently(placed)
 
 
 # ---- workers: what is there
@@ -198,7 +198,7 @@ def _let_go(state: State, job_id: JobId) -> None:
 def _worker_started(state: State, worker: WorkerStarted) -> Published:
     placed = state.placements.get(worker.placement_id)
     if placed is None or worker.node_id not in placed.workers:
-        return [_disowned(state, worker)]
+        return [_stop_unknown(state, worker)]
     if placed.workers[worker.node_id] is WorkerState.ORDERED:
         state.worker_up(placed, worker.node_id)
         _up(state, placed, worker)
@@ -216,7 +216,7 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
         job.samples_done = placed.tally.merged(job.spec.samples)
 
 
-def _disowned(state: State, worker: WorkerStarted) -> Event:
+def _stop_unknown(state: State, worker: WorkerStarted) -> Event:
     """Stop a worker without a placement: it was ordered before the agent's new life was known here."""
     if worker.node_id in state.nodes:
         state.stale.setdefault(worker.node_id, {})[worker.placement_id] = len(worker.gpu_indices)
@@ -232,7 +232,7 @@ def _worker_checkpointed(state: State, worker: WorkerCheckpointed) -> None:
 
 def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     if state.stale.get(worker.node_id, {}).pop(worker.placement_id, None):
-        state.room_on(worker.node_id)
+        state.gpus_freed(worker.node_id)
     placed = state.placements.get(worker.placement_id)
     if placed is None:
         return
@@ -248,8 +248,8 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     job = None if placed.profile else state.jobs.get(worker.job_id)
     if job is not None and _ends_the_job(state, job, placed, worker):
         job.ended = True
-        _let_go(state, worker.job_id)
-    state.unwant(placed, *_why_ended(state, placed, worker))
+        _stop_silently(state, worker.job_id)
+    state.stop(placed, *_why_ended(state, placed, worker))
 
 
 def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
@@ -260,10 +260,10 @@ def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:
     job = state.jobs.get(placed.job_id)
     if job is not None and _copies_end_the_job(state, job, placed, worker):
         job.ended = True
-        _let_go(state, placed.job_id)
+        _stop_silently(state, placed.job_id)
     if not placed.workers:
         wasted = placed.tally.wasted
-        state.unwant(placed, *(_why_ended(state, placed, worker) if wasted else (PreemptReason.MERGE, None)))
+        state.stop(placed, *(_why_ended(state, placed, worker) if wasted else (PreemptReason.MERGE, None)))
 
 
 def _copy_left(state: State, placed: Placed, node_id: NodeId, *, saved: bool) -> None:
@@ -320,12 +320,12 @@ def _save_progress(state: State, placed: Placed, worker: WorkerCheckpointed | Wo
 def _node_joined(state: State, joined: NodeJoined) -> None:
     known = state.nodes.get(joined.node_id)
     if known is not None and known.life != joined.life:
-        _write_off(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
+        _count_as_gone(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
     stale = state.stale.pop(joined.node_id, {})
     if adopted := {key: gpus for key, gpus in stale.items() if key in joined.workers}:
         state.stale[joined.node_id] = adopted
     fold_node(state.nodes, joined, known_node)
-    state.room_on(joined.node_id)
+    state.gpus_freed(joined.node_id)
 
 
 def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
@@ -334,7 +334,7 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
         return
     fold_node(state.nodes, lost, known_node)
     stale = state.stale.setdefault(lost.node_id, {})
-    stale |= _write_off(state, lost.node_id, PreemptReason.NODE_LOST, keep=frozenset())
+    stale |= _count_as_gone(state, lost.node_id, PreemptReason.NODE_LOST, keep=frozenset())
     for placement_id in stale:
         if placed := state.placements.get(placement_id):
             yield stop_order(placed, lost.node_id, lost.at)  # the agent reads it once the node returns
@@ -342,10 +342,10 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
 
 def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
     fold_node(state.nodes, fact, known_node)
-    state.room_on(fact.node_id)
+    state.gpus_freed(fact.node_id)
 
 
-def _write_off(
+def _count_as_gone(
     state: State, node_id: NodeId, why: PreemptReason, *, keep: frozenset[PlacementId]
 ) -> dict[PlacementId, int]:
     """Count the workers on a node as gone. Returns the GPUs that they had, by placement."""
@@ -362,7 +362,7 @@ def _write_off(
                 continue
         reason = PreemptReason.MERGE if placed.copies and not placed.tally.wasted else why
         if had_worker or reason is PreemptReason.NODE_LOST:
-            state.unwant(placed, reason, Cause(node=node_id))
+            state.stop(placed, reason, Cause(node=node_id))
     return gone
 
 

@@ -8,10 +8,10 @@ from shared.domain import in_turns
 
 def objection(state: State, placement: Placement) -> str:
     """Why the placement can no longer start; empty if it can."""
-    return _of_the_job(state, placement) or _of_the_nodes(state, placement)
+    return _objection_of_job(state, placement) or _objection_of_nodes(state, placement)
 
 
-def _of_the_job(state: State, placement: Placement) -> str:
+def _objection_of_job(state: State, placement: Placement) -> str:
     job = state.jobs.get(placement.job_id)
     if job is None:
         return "the job has ended, or was cancelled"
@@ -27,7 +27,7 @@ def _of_the_job(state: State, placement: Placement) -> str:
     return ""
 
 
-def _of_the_nodes(state: State, placement: Placement) -> str:
+def _objection_of_nodes(state: State, placement: Placement) -> str:
     for node_id, gpus in ((one.node, one.gpus) for one in placement.gang.members):
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
@@ -36,12 +36,12 @@ def _of_the_nodes(state: State, placement: Placement) -> str:
             return f"node {node_id} is leaving the cluster"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
-        if promised(state, node_id, placement) > known.node.gpus:
+        if gpus_claimed(state, node_id, placement) > known.node.gpus:
             return f"node {node_id} has fewer than {gpus} GPUs that no other placement has or waits for"
     return ""
 
 
-def promised(state: State, node_id: NodeId, one_more: Placement) -> int:
+def gpus_claimed(state: State, node_id: NodeId, one_more: Placement) -> int:
     """GPUs on a node that wanted placements have or wait for, with one more placement."""
     holders = {placed.holder: placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted}
     holders[in_turns.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)

@@ -151,15 +151,15 @@ class State(msgspec.Struct, kw_only=True):
     def worker_gone(self, placed: Placed, node_id: NodeId) -> bool:
         """Remove a worker. Returns whether there was one."""
         self.changed[placed.placement_id] = None
-        self.room_on(node_id)
-        self._look_at(self.by_job[placed.job_id])
+        self.gpus_freed(node_id)
+        self._reconsider(self.by_job[placed.job_id])
         return placed.workers.pop(node_id, None) is not None
 
-    def room_on(self, node_id: NodeId) -> None:
-        """GPUs may have come free on a node: look at the placements that wait for them."""
-        self._look_at(self.by_node.get(node_id, ()))
+    def gpus_freed(self, node_id: NodeId) -> None:
+        """GPUs may have come free on a node, so placements that wait for them are candidates."""
+        self._reconsider(self.by_node.get(node_id, ()))
 
-    def _look_at(self, placements: Iterable[PlacementId]) -> None:
+    def _reconsider(self, placements: Iterable[PlacementId]) -> None:
         self.candidates |= {one: None for one in placements if one in self.waiting}
 
     def take_changed(self) -> list[Placed]:
@@ -173,11 +173,11 @@ class State(msgspec.Struct, kw_only=True):
         waiting = [self.placements[placement_id] for placement_id in self.waiting]
         return [placed for placed in waiting if placed.profile or placed.placement_id in candidates]
 
-    def unwant(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
+    def stop(self, placed: Placed, why: PreemptReason, cause: Cause | None = None) -> None:
         """End the placement; if it is ending already, the first reason stays."""
         if placed.wanted:
             for node_id in placed.gang.nodes if placed.placement_id in self.waiting else ():
-                self.room_on(node_id)
+                self.gpus_freed(node_id)
             self.enter(placed, Ending(why=why, owed=placed.owed, workers=placed.workers, cause=cause))
 
     def fail(self, placed: Placed, cause: Cause) -> bool:
@@ -186,14 +186,14 @@ class State(msgspec.Struct, kw_only=True):
         Returns False if one had failed before.
         """
         first = not isinstance(placed.phase, Ending) or placed.phase.why is not PreemptReason.FAILED
-        self.unwant(placed, PreemptReason.FAILED, cause)
+        self.stop(placed, PreemptReason.FAILED, cause)
         assert isinstance(placed.phase, Ending)
         placed.phase.why = PreemptReason.FAILED
         return first
 
-    def absolve(self, placed: Placed) -> None:
+    def stop_silently(self, placed: Placed) -> None:
         """End the placement without a fact about it, because the job itself has ended."""
-        self.unwant(placed, PreemptReason.PLAN)
+        self.stop(placed, PreemptReason.PLAN)
         assert isinstance(placed.phase, Ending)
         placed.phase.owed = Owed.NOTHING
 
@@ -220,7 +220,7 @@ class State(msgspec.Struct, kw_only=True):
             placed.gang = rest
             _remove(self.by_node, node_id, placed.placement_id)
 
-    def end(self, placement_id: PlacementId) -> None:
+    def forget(self, placement_id: PlacementId) -> None:
         """Forget the placement, but for its id."""
         assert not self.placements[placement_id].workers, "workers that are left hold GPUs"
         placed = self.placements.pop(placement_id)

@@ -50,7 +50,7 @@ class PolicyServer:
             return step
         return msgspec.structs.replace(step, view=view)
 
-    def afterwards(self) -> None:
+    def after_answer(self) -> None:
         self._dump.write()
 
 

@@ -32,7 +32,7 @@ class Server(Protocol):
     def answer(self, request: Any) -> Any:  # noqa: ANN401 - its own protocol's
         ...
 
-    def afterwards(self) -> None:
+    def after_answer(self) -> None:
         """Work that can wait until the answer is sent."""
         ...
 

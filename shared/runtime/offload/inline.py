@@ -30,7 +30,7 @@ class InlineServer:
         if self._server is None:
             self._server = self._make()
         answer = self._server.answer(request)
-        self._server.afterwards()
+        self._server.after_answer()
         return answer
 
     def end(self) -> None:

@@ -171,9 +171,9 @@ def _answer_all(
             answer = server.answer(pipe.recv())
             threads_left = threading.active_count() > 1
             if threads_left:
-                server.afterwards()  # the process ends with its answer
+                server.after_answer()  # the process ends with its answer
             pipe.send(_Answer(answer, threads_left))
-            server.afterwards()
+            server.after_answer()
 
 
 class LiveOffload:

@@ -69,13 +69,13 @@ def test_a_move_that_is_not_in_the_table_raises_and_changes_nothing(before: Phas
 )
 def test_the_fact_owed_at_the_end_of_a_placement_depends_on_its_phase(phase: Phase, owed: Owed) -> None:
     one = placed(phase, profile=isinstance(phase, Measuring))
-    State().unwant(one, PreemptReason.NODE_LOST)
+    State().stop(one, PreemptReason.NODE_LOST)
     assert one.phase == Ending(why=PreemptReason.NODE_LOST, owed=owed, workers=one.workers)
 
 
 def test_the_first_reason_to_end_is_kept_and_the_end_of_the_job_owes_no_fact() -> None:
     state, one = State(), placed(Training(workers=WORKERS))
-    state.unwant(one, PreemptReason.NODE_LOST)
-    state.unwant(one, PreemptReason.PLAN)
-    state.absolve(one)
+    state.stop(one, PreemptReason.NODE_LOST)
+    state.stop(one, PreemptReason.PLAN)
+    state.stop_silently(one)
     assert one.phase == Ending(why=PreemptReason.NODE_LOST, owed=Owed.NOTHING, workers=WORKERS)

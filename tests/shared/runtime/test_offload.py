@@ -33,7 +33,7 @@ class Doubles:
         assert isinstance(request, int)
         return 2 * request, self._done, os.getpid()
 
-    def afterwards(self) -> None:
+    def after_answer(self) -> None:
         self._done += 1
 
 

@@ -31,8 +31,8 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import CLUSTER_LONGEST_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
-from shared.runtime.bus.jetstream.cancellation import mend_wait_for
-from shared.runtime.bus.jetstream.mended_client import MendedClient
+from shared.runtime.bus.jetstream.cancellation import patch_wait_for
+from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.bus.limits import REASON_CHARS
 from shared.runtime.owner_only import Exposed, read_secret
 
@@ -124,8 +124,8 @@ class Connection:
         """when the connection was lost, by a clock that cannot be set; infinite: it is there"""
         self._changed = asyncio.Event()
         """set while connected, and once closed"""
-        mend_wait_for()
-        self._attach(MendedClient())
+        patch_wait_for()
+        self._attach(PatchedClient())
 
     # ---- opening
 
@@ -147,7 +147,7 @@ class Connection:
 
     async def _try_to_open(self) -> Exception | None:
         """One attempt, with a client of its own. Why it failed, or None."""
-        client = MendedClient()
+        client = PatchedClient()
         try:
             await self._connect(client)
         except BaseException as error:
@@ -163,7 +163,7 @@ class Connection:
         self._changed.set()
         return None
 
-    async def _connect(self, client: MendedClient) -> None:
+    async def _connect(self, client: PatchedClient) -> None:
         await client.connect(
             self._servers,
             name=self.name,
@@ -199,7 +199,7 @@ class Connection:
         server_time = dated(reply.data).timestamp()
         return (asked + answered) / 2 - server_time, (answered - asked) / 2
 
-    def _attach(self, client: MendedClient) -> None:
+    def _attach(self, client: PatchedClient) -> None:
         self.nats = client
         limit_s = self.settings.publish_timeout_real_s
         self.js = client.jetstream(
@@ -394,7 +394,7 @@ class Connection:
         await self._on_closed()
 
 
-async def _discard(client: MendedClient, *, flushed: bool = False) -> None:
+async def _discard(client: PatchedClient, *, flushed: bool = False) -> None:
     """Close a client without calling its callbacks, since a connection that we end is not lost.
 
     Unless it is `flushed`, what it has queued is dropped.

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from shared.runtime.bus.contract import Bus
-from shared.runtime.bus.jetstream.cancellation import mend_wait_for, wait_for
+from shared.runtime.bus.jetstream.cancellation import patch_wait_for, wait_for
 from tests.bus_nets import LIMIT_S, JetStreamNet
 from tests.fact_builders import cancelled
 
@@ -17,7 +17,7 @@ async def test_a_cancellation_at_the_instant_of_the_answer_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(asyncio, "wait_for", asyncio.wait_for)  # put back afterwards
-    mend_wait_for()
+    patch_wait_for()
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def waits() -> str:

@@ -11,7 +11,7 @@ from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
 HEADERS_BYTES = len("NATS/1.0\r\n\r\n")
 
 
-class MendedClient(Client):
+class PatchedClient(Client):
     """Each method below says what the library does without it."""
 
     async def _attempt_reconnect(self) -> None:
