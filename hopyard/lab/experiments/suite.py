@@ -433,8 +433,8 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     ),
     "hare": Experiment(
         title="Hare and HLAS on 15 and 160 GPUs",
-        about="Section VI of the Hare paper (IEEE TCC 12(4), 2024): jobs that are all there at time 0, on "
-        "its testbed and on 160 GPUs (figures 14 to 21), and jobs that come by and by (22 to 27). How many "
+        about="Section VI of the Hare paper (IEEE TCC 12(4), 2024): jobs that all arrive at time 0, on "
+        "its testbed and on 160 GPUs (figures 14 to 21), and jobs that arrive over time (22 to 27). How many "
         "jobs, their sizes and arrivals are not printed and are ours. `--full` adds the sweeps over GPUs and "
         "jobs (figures 16, 17, 22, 23).",
         scenario=hare_cases.SCENARIO,

@@ -36,23 +36,26 @@ WHOLE_ROUNDS: Overrides = {"minimum_run_restarts": 0.0, "restart_share_max": 1.0
 
 TESTBED = "the scenario itself"
 LEVELS = {
-    "low": "160 GPUs all alike, 200 jobs at once",
+    "low": "160 GPUs of one type, 200 jobs at once",
     "middle": "160 GPUs of two types, 200 jobs at once",
     "high": "160 GPUs of four types, 200 jobs at once",
 }
 NETWORK = "15 GPUs, by bandwidth between nodes"
-BATCHES = "15 GPUs, by size of the batches"
+BATCHES = "15 GPUs, by batch size"
 MIXES = {
-    "more language": "15 GPUs, half of the jobs are of language",
-    "more recommendation": "15 GPUs, half of the jobs are of recommendation",
+    "more language": "15 GPUs, half of the jobs language models",
+    "more recommendation": "15 GPUs, half of the jobs recommendation models",
 }
-BEFOREHAND = "15 GPUs, all workloads profiled beforehand"
-COME = "160 GPUs, 200 jobs that come"
-GROUPS = "160 GPUs, 200 jobs that come, by number of groups"
-QUEUES = "160 GPUs, 200 jobs that come, by length of the first queue"
+IN_ADVANCE = "15 GPUs, all workloads profiled in advance"
+OVER_TIME = "160 GPUs, 200 jobs over time"
+GROUPS = "160 GPUs, 200 jobs over time, by number of groups"
+QUEUES = "160 GPUs, 200 jobs over time, by length of the first queue"
 DECISIONS = "160 GPUs in 40 groups, all jobs at once, by number of jobs"
-GPUS_OFFLINE, GPUS_ONLINE = "200 jobs at once, by number of GPUs", "200 jobs that come, by number of GPUs"
-JOBS_OFFLINE, JOBS_ONLINE = "160 GPUs, by number of jobs at once", "160 GPUs, by number of jobs that come"
+GPUS_OFFLINE, GPUS_ONLINE = "200 jobs at once, by number of GPUs", "200 jobs over time, by number of GPUs"
+JOBS_OFFLINE, JOBS_ONLINE = (
+    "160 GPUs, jobs at once, by number of jobs",
+    "160 GPUs, jobs over time, by number of jobs",
+)
 
 GBIT = (10.0, 25.0)
 BATCHES_OF = (0.5, 1.0, 2.0)
@@ -91,7 +94,7 @@ def cases(options: Options) -> Iterator[Case]:
         yield from _runs(group, load_scenario(f"hare-160-{name}"), offline, options, seeds=1)
     yield from _conditions(options)
     here = load_scenario("hare-160")
-    yield from _runs(COME, here, online, options)
+    yield from _runs(OVER_TIME, here, online, options)
     hlas = [one for one in online if one.policy == OURS_ONLINE]
     for groups in GROUPS_OF:
         yield from _runs(GROUPS, here, _grouped(hlas, groups), options, at=groups, seeds=1)
@@ -112,7 +115,7 @@ def _conditions(options: Options) -> Iterator[Case]:
     for name, group in MIXES.items():
         yield from _runs(group, _with_more(options.scenario, DOMAINS[name]), few, options)
     for seed in options.seeds:
-        yield from _runs(BEFOREHAND, _profiled(options.scenario, seed), few, options, only=seed)
+        yield from _runs(IN_ADVANCE, _profiled(options.scenario, seed), few, options, only=seed)
     for factor in BATCHES_OF:
         for seed in options.seeds:
             larger = _with_batches(options.scenario, factor, seed)

@@ -77,13 +77,13 @@ def _at_once(members: Sequence[Finished]) -> Iterator[Part]:
         yield _jcts(members, "testbed")
     elif members[0].case.group in cases.LEVELS.values():
         yield f"The paper (figure 18): AlloX about {printed.ALLOX_OVER_HARE:g} times Hare, at every level."
-    elif members[0].case.group == cases.BEFOREHAND:
-        yield "In the paper workloads are profiled beforehand; in the other tables here, in the first rounds."
+    elif members[0].case.group == cases.IN_ADVANCE:
+        yield "In the paper workloads are profiled in advance; in the other tables here, in the first rounds."
     else:
         yield "The paper (figure 19): more language is worse for all, more recommendation better."
 
 
-def _come(members: Sequence[Finished]) -> Iterator[Part]:
+def _over_time(members: Sequence[Finished]) -> Iterator[Part]:
     """Figures 22, 26 and 27."""
     yield from _compared(members, MEAN, online=True)
     yield (
@@ -264,8 +264,8 @@ PREFACE = (
 PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
     cases.TESTBED: _at_once,
     **dict.fromkeys(cases.LEVELS.values(), _at_once),
-    **dict.fromkeys((*cases.MIXES.values(), cases.BEFOREHAND), _at_once),
-    cases.COME: _come,
+    **dict.fromkeys((*cases.MIXES.values(), cases.IN_ADVANCE), _at_once),
+    cases.OVER_TIME: _over_time,
     cases.NETWORK: _swept(
         WEIGHTED, "Gb/s", f"The paper (figure 20): Hare {100 * printed.BY_NETWORK:.1f} % from 10 to 25 Gb/s."
     ),
@@ -314,8 +314,8 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
 """by group"""
 COMPARED_BY: Mapping[str, str] = {
     **dict.fromkeys((cases.TESTBED, *cases.LEVELS.values()), WEIGHTED),
-    **dict.fromkeys((*cases.MIXES.values(), cases.BEFOREHAND), WEIGHTED),
-    cases.COME: MEAN,
+    **dict.fromkeys((*cases.MIXES.values(), cases.IN_ADVANCE), WEIGHTED),
+    cases.OVER_TIME: MEAN,
     cases.GPUS_OFFLINE: WEIGHTED,
     cases.JOBS_OFFLINE: WEIGHTED,
     cases.GPUS_ONLINE: MEAN,

@@ -51,7 +51,7 @@ def test_every_group_has_its_part_and_only_a_full_run_has_sweeps() -> None:
 def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -> None:
     here = made(policies=("srtf", "hlas", "las"))
     offline = {case.arm for case in here if case.group == cases.LEVELS["high"]}
-    online = {case.arm for case in here if case.group == cases.COME}
+    online = {case.arm for case in here if case.group == cases.OVER_TIME}
     assert (offline, online) == ({"srtf", "las"}, {"hlas", "las"})
     grouped = {policy_of(case) for case in here if case.group == cases.GROUPS}
     assert grouped == {f"hlas+groups={groups}" for groups in cases.GROUPS_OF}
@@ -61,7 +61,7 @@ def test_policies_of_one_half_are_not_in_the_other_and_one_s_own_are_in_both() -
 
 
 def test_policies_that_plan_by_size_run_without_sizes_where_jobs_arrive() -> None:
-    online = {case.arm for case in made() if case.group == cases.COME}
+    online = {case.arm for case in made() if case.group == cases.OVER_TIME}
     assert {arm for arm in online if arm.startswith(("allox", "sched-homo"))} == set(cases.WITHOUT_SIZES)
     assert all(Registry().find(name) for name in cases.WITHOUT_SIZES)
 
@@ -148,7 +148,7 @@ def test_batches_are_larger_and_the_samples_the_same() -> None:
 def test_workloads_are_all_profiled_before_the_jobs_come() -> None:
     """No job that counts is profiled, and the jobs that run for their profiles have ended by then."""
     own = arrivals(load_scenario(cases.SCENARIO), seed=1)
-    [case] = [case for case in made(seeds=(1,), policies=("allox",)) if case.group == cases.BEFOREHAND]
+    [case] = [case for case in made(seeds=(1,), policies=("allox",)) if case.group == cases.IN_ADVANCE]
     scenario = scenario_of(case)
     listed = arrivals(scenario, seed=1)
     first, late = listed[: -len(own)], listed[-len(own) :]
@@ -219,9 +219,12 @@ def ran(policy: str, group: str, seed: int = 1, at: float | None = None, **metri
 
 def test_ratios_are_of_the_same_seed_over_ours() -> None:
     done = [
-        *(ran("hlas", cases.COME, seed, jct_s_mean=seconds) for seed, seconds in ((1, 100.0), (2, 400.0))),
         *(
-            ran("tiresias", cases.COME, seed, jct_s_mean=seconds)
+            ran("hlas", cases.OVER_TIME, seed, jct_s_mean=seconds)
+            for seed, seconds in ((1, 100.0), (2, 400.0))
+        ),
+        *(
+            ran("tiresias", cases.OVER_TIME, seed, jct_s_mean=seconds)
             for seed, seconds in ((1, 300.0), (2, 400.0))
         ),
     ]
