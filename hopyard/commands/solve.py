@@ -11,6 +11,7 @@ import typer
 
 from hopyard.commands.options import AsJson, Out
 from hopyard.failures import Invalid
+from hopyard.show.stages import STAGES
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
 from hopyard.show.units import duration
@@ -81,7 +82,7 @@ def _facts(result: SolveResult) -> dict[str, str]:
         "gap": f"{result.gap:.3%}",
         "time": duration(result.seconds),
         "back end": result.backend,
-        "stage": result.stage.value,
+        "found": STAGES[result.stage],
         "jobs placed": f"{placed} of {len(result.choice)}",
     }
 

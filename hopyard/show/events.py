@@ -5,6 +5,7 @@ from typing import Any
 
 from hopyard.show.causes import cause_text
 from hopyard.show.jobs import exit_text, places
+from hopyard.show.stages import STAGES
 from hopyard.show.times import Times
 from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, share, withheld
 from schemas import events as facts
@@ -131,7 +132,9 @@ def _plan(fact: facts.PlanPublished) -> str:
     gap = f", gap {share(fact.gap)}" if fact.gap else ""
     notes = "".join(f"; {note}" for note in fact.notes)
     horizon = "" if fact.horizon_s is None else f"; no plan ends all jobs within {duration(fact.horizon_s)}"
-    return f"{kind} of round {fact.round} by {fact.policy}: {counts} ({fact.stage}{gap}){horizon}{notes}"
+    return (
+        f"{kind} of round {fact.round} by {fact.policy}: {counts} ({STAGES[fact.stage]}{gap}){horizon}{notes}"
+    )
 
 
 def _refused(fact: facts.PlacementRefused) -> str:

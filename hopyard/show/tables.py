@@ -8,12 +8,15 @@ from rich.text import Text
 
 from hopyard.show.columns import Column, Listing
 from hopyard.show.metrics import in_words, measure
+from hopyard.show.stages import STAGES
 from hopyard.show.times import Times
 from hopyard.show.units import duration, legible, number, plural, share
 from schemas.instances import instance_name
+from schemas.plans import Stage
 from schemas.results import RunResult
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from schemas.views import (
+    PlanView,
     ServiceState,
     ServiceView,
     SettingView,
@@ -57,7 +60,7 @@ def result_table(result: RunResult) -> Table:
                 for name, value in result.metrics.items()
                 if not name.startswith(SHOWN_WITH_PLANS)
             },
-            "plans": f"{plans.plans} ({_by_name(plans.stages)})",
+            "plans": f"{plans.plans} ({_by_stage(plans.stages)})",
             "decision p50": f"{duration(plans.decision_s_p50)} of cluster time",
             "decision p99": f"{duration(plans.decision_s_p99)} of cluster time",
             "largest gap": share(plans.gap_max),
@@ -152,10 +155,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
         "nodes": _by_name(status.nodes),
         "services": _services(status.services),
         "did last, real time": "\n".join(filter(None, map(did_text, status.services))),
-        "last plan": ""
-        if plan is None
-        else f"round {plan.round} {plan.kind.value}: {plan.placements} placed, {plan.left_out} left out, "
-        f"gap {share(plan.gap)}, {plan.stage.value} in {duration(plan.solve_s)}",
+        "last plan": "" if plan is None else _plan(plan),
         "its notes": "" if plan is None else "; ".join(plan.notes),
         "waiting": ""
         if status.raqlr is None
@@ -233,6 +233,18 @@ def _workload(workload: WorkloadSource) -> str:
             return f"trace {path}"
         case ListedWorkload(jobs=jobs):
             return f"{plural(len(jobs), 'job')}, listed"
+
+
+def _plan(plan: PlanView) -> str:
+    gap = "" if plan.stage is Stage.QUEUE else f", gap {share(plan.gap)}"
+    return (
+        f"{plan.kind.value} plan of round {plan.round}: {plan.placements} placed, {plan.left_out} left out; "
+        f"{STAGES[plan.stage]}{gap}, in {duration(plan.solve_s)}"
+    )
+
+
+def _by_stage(counts: Mapping[str, int]) -> str:
+    return _by_name({STAGES[Stage(name)]: count for name, count in counts.items()})
 
 
 def _by_name(counts: Mapping[str, int]) -> str:

@@ -4,21 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hopyard.show.causes import cause_text, short
 from hopyard.show.jobs import exit_text, places
+from hopyard.show.stages import STAGES
 from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.events import PreemptReason
-from schemas.plans import Measures, PlanKind, Stage, Standing, Waiting
+from schemas.plans import Measures, PlanKind, Standing, Waiting
 from schemas.views import HolderView, PlanView, PreemptionView, WhyView
 
 Moment = Callable[[float | None], str]
 """a moment in words, as `Times.moment` has it"""
 
 ENDED = frozenset({"completed", "failed", "cancelled", "rejected"})
-STAGES = {
-    Stage.OPTIMAL: "solved",
-    Stage.INCUMBENT: "the solver's best in its time",
-    Stage.GREEDY: "by weight, without the solver",
-    Stage.QUEUE: "in the order of its queue",
-}
 LEAST_GAP = 0.0005
 """a smaller gap is not mentioned"""
 OPENINGS = {

@@ -125,7 +125,7 @@ def test_it_follows_the_jobs_from_their_submission_to_their_end(cluster: Running
     choose(page, "ended")
     until(page, lambda: name in jobs_listed(page), "the job among those that have ended")
     assert "hops" in text(page, "#policy")
-    assert "optimal" in text(page, "#plans-table")
+    assert "solved" in text(page, "#plans-table")
     assert all(service in text(page, "#services-table") for service in ("planner", "monitor"))
     assert complaints(page) == []
 

@@ -37,8 +37,8 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
 
 
 def test_a_plan_says_before_when_no_plan_ends_all_jobs_if_it_knows() -> None:
-    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(optimal); no plan ends all jobs within 1m 30s")
-    assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(optimal); late")
+    assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(solved); no plan ends all jobs within 1m 30s")
+    assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(solved); late")
 
 
 def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:

@@ -12,7 +12,7 @@ from hopyard.show.tables import result_table, scenarios_table, status_table
 from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.placement import Gang, Proportional, Relaxed
-from schemas.plans import Layer
+from schemas.plans import Layer, Stage
 from schemas.scenarios import PoissonWorkload, ScenarioFile
 from schemas.views import ClockView, JobView, NodeView
 from shared.domain.ledger import Ledger
@@ -117,6 +117,16 @@ def test_the_status_shows_the_speed_of_an_accelerated_clock() -> None:
 def test_a_job_shows_the_layer_of_its_estimate() -> None:
     shown = text_of(job_table(job_view(estimated_throughput=812.0, layer=Layer.ENTITY), at(100.0)))
     assert "812 samples/s estimated, from the entity layer" in shown
+
+
+def test_plans_say_in_words_how_they_were_found() -> None:
+    plan = replace(plan_view(), stage=Stage.QUEUE, gap=0.0)
+    assert "left out; in the order of its queue, in " in text_of(
+        status_table(status_view(plan=plan), at(1.0))
+    )
+    solved = text_of(status_table(status_view(plan=plan_view()), at(1.0)))
+    assert "left out; solved, gap " in solved
+    assert "optimal" not in solved + text_of(result_table(run_result()))
 
 
 def test_unknown_fields_of_a_job_are_left_out() -> None:

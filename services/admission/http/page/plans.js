@@ -5,6 +5,12 @@ import { Table } from "./table.js";
 import { byId, duration, el, gang, jobLink, moment, number, percent, plural, reason as name } from "./text.js";
 
 const SHOWN = 100; // rows of one plan
+const FOUND = {
+  optimal: "solved",
+  incumbent: "the solver's best in its time",
+  greedy: "by weight, without the solver",
+  queue: "in the order of its queue",
+};
 
 export class Plans {
   constructor(fail) {
@@ -16,7 +22,7 @@ export class Plans {
       columns: [
         { name: "At", text: ({ plan }) => `${moment(plan.at)} ${plan.kind}`, node: (each) => this.#opener(each) },
         { name: "Policy", text: ({ plan }) => plan.policy },
-        { name: "Stage", text: ({ plan }) => plan.stage },
+        { name: "Found", text: ({ plan }) => FOUND[plan.stage] ?? plan.stage },
         { name: "Gap", kind: "number", text: ({ plan }) => (plan.stage === "queue" ? "–" : percent(plan.gap)) },
         { name: "Decided in", kind: "number", text: ({ plan }) => duration(plan.decision_s) },
         { name: "Solved in", kind: "number", text: ({ plan }) => duration(plan.solve_s) },
