@@ -95,7 +95,7 @@ class Steps:
         self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
 
     def _probe(self) -> None:
-        """Of the iteration before: DDP sums its times up when the next one begins."""
+        """Record the previous iteration: DDP sums its times up when the next one begins."""
         if self._ranks == 1:
             self._sync.probe(Probe(self._data_s, 0.0))
             return

@@ -36,7 +36,7 @@ OF_FILES = frozenset(
         *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     }
 )
-"""errors by which a folder or a disk refuses what a command writes or reads; it is the user's to mend"""
+"""errors of a folder or a disk that refuses what a command writes or reads: the user has to repair it"""
 COLLECT_EVERY = 200_000
 """objects more than at the last look, before cycles among them are looked for: every 700, as is usual, costs
 a tenth of the imports' time, and commands make few cycles and end soon"""
@@ -238,9 +238,9 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
 
 
 def _clean_up_when_stopped(signals: Iterable[signal.Signals]) -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does, and not on the spot with half of what it wrote left.
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does, with its clean-up.
 
-    Whoever ignores one, as `nohup` does, has a reason.
+    A signal that is ignored, as under `nohup`, stays ignored.
     """
     for number in signals:
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -260,7 +260,7 @@ def _code(code: int) -> int:
 
 
 def _interrupted(*, as_json: bool) -> NoReturn:
-    """That some coroutines of a simulation had not begun is no news to whoever stopped it."""
+    """End with a line, without Python's warnings of coroutines that had not begun."""
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     complain("interrupted", _code(INTERRUPTED), as_json=as_json)
 

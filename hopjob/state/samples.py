@@ -39,7 +39,7 @@ class Share:
 
     @property
     def _batches(self) -> int:
-        """Of all ranks in one step."""
+        """Batches of all ranks in one step."""
         return sum(self.tasks) or self.ranks
 
     @property

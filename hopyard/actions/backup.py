@@ -145,9 +145,10 @@ async def _back_up(connection: Connection, target: Path, stack: BesideNats, fold
 async def _copy_archive(
     connection: Connection, streams: Mapping[str, StreamCopy], folder: Path
 ) -> tuple[int, tuple[str, ...]]:
-    """After the streams: what they had dropped is in it. How many files, and which of them are damaged.
+    """Copy the archive, after the streams; returns the number of files, and which are damaged.
 
-    What is in it of facts that came later is left out: in a restored stack others will have their places.
+    The archive has all that the streams had dropped by then. Its facts that came later are left out: in a
+    restored stack other facts will have their sequences.
     """
     owner_only.make_folder(folder)
     ends = {kind: streams[stream].last_seq for kind, stream in STREAM_OF.items()}
@@ -163,7 +164,7 @@ async def _copy_archive(
 
 
 async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:
-    """After all else: a job goes on from what is on disk, whatever the facts say."""
+    """Copy checkpoints, last of all: a job goes on from the checkpoint on disk, whatever the facts say."""
     return await asyncio.to_thread(copy_all, want, folder / CHECKPOINTS)
 
 

@@ -161,7 +161,7 @@ async def _open(connection: Connection, say: Say, settings: Settings) -> None:
 
 
 async def _look(store: JetStreamState, say: Say) -> Shared:
-    """A server that has just let somebody in knows for a moment of nobody who answers."""
+    """Ask for the stack's settings, again for a moment: a server may not yet know who answers."""
     waits, late = False, time.monotonic() + ADMITTED_LIMIT_S
     while True:
         try:

@@ -36,7 +36,7 @@ class Restarted(Message, frozen=True, kw_only=True):
     took_s: float
     """seconds from the signal until the restarted process was ready"""
     killed: bool
-    """it did not end at SIGTERM"""
+    """whether it was killed, since it did not end at SIGTERM"""
 
 
 def restart(

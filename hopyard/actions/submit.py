@@ -60,7 +60,7 @@ Named = tuple[str, JobFile]
 
 
 def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
-    """With this command's folder for the processes of jobs that name none, which is said. Raises Failure."""
+    """The jobs, of which those without a folder get this command's; that is printed. Raises Failure."""
     without = [job for _, job in jobs if job.command and not job.working_directory]
     if not without:
         return list(jobs)
@@ -78,9 +78,9 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
 
 
 async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[SubmitOutcome]:
-    """One after the other. A refusal stops no other job; an API that is gone stops all that follow.
+    """Submit the jobs in turn. A refusal stops no other job; an API that is gone stops all that follow.
 
-    The user of a job that names none is whose token it is; without a token, whoever runs this command.
+    A job that names no user is the token holder's; without a token, of the account that runs the command.
     """
     user = "" if client.has_token else this_user()
     outcomes: list[SubmitOutcome] = []

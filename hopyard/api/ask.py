@@ -46,7 +46,7 @@ def over_nats(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> 
 
 
 async def connected(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> T:
-    """As `over_nats`, in an event loop."""
+    """`over_nats` within a running event loop."""
     from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - as above
     from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
 

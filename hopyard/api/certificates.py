@@ -9,7 +9,7 @@ HERE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def needed_for(url: str) -> AbstractContextManager[None]:
-    """To import aiohttp in, for requests to `url` and to where they are redirected."""
+    """A context to import aiohttp in, which reads certificates only if requests to `url` may need them."""
     address = urlsplit(url)
     here = address.scheme == "http" and address.hostname in HERE
     return unread() if here else nullcontext()

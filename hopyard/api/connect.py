@@ -45,7 +45,7 @@ def call(
 
 
 def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[T, ClockView | None]:
-    """As `call`, with the cluster's clock at the answer."""
+    """The result of `call`, and the cluster's clock at the answer."""
 
     async def both(client: Client) -> tuple[T, ClockView | None]:
         return await action(client), client.clock

@@ -64,7 +64,7 @@ def broken_off() -> Lost:
 
 
 def lost(error: BaseException) -> Lost:
-    """In the words of whoever knows the cause: the resolver, TLS, the system."""
+    """The error with the words of its cause: of the resolver, of TLS, or of the system."""
     if isinstance(error, TimeoutError) and not error.errno:
         return Late(str(error))
     if isinstance(error, ssl.SSLCertVerificationError):

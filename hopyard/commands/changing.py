@@ -11,5 +11,5 @@ T = TypeVar("T")
 
 
 def change(api: str | None, action: Callable[[Client], Awaitable[T]]) -> T:
-    """As `call`; names the cluster on stderr when it is done."""
+    """The result of `call`; prints the cluster's name on stderr when it is done."""
     return call(api, action, afterwards=lambda client: say(on(client)))

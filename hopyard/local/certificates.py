@@ -13,7 +13,7 @@ NOWHERE: Mapping[str, str] = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.de
 
 @contextmanager
 def unread() -> Iterator[None]:
-    """To import aiohttp in."""
+    """A context to import aiohttp in, which then reads no certificates."""
     before = {name: os.environ.get(name) for name in NOWHERE}
     os.environ.update(NOWHERE)
     try:

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def run(module: str) -> None:
-    """As `python -m MODULE` does, with the arguments that `sys.argv` has."""
+    """Run a module as `python -m MODULE` does, with the arguments in `sys.argv`."""
     try:
         if module.startswith("services."):  # asks nobody over HTTPS; a connection to NATS reads its own
             with unread():

@@ -94,7 +94,7 @@ def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
 
 
 def close_contents(data: Path) -> None:
-    """Take what an older version left open in the folder from others, who may pass through it to their jobs.
+    """Close to others what an older version left open here; they may still pass through to their jobs.
 
     Links are left alone: what they lead to is not the stack's.
     """

@@ -87,7 +87,7 @@ class Stack:
         return own_token(self.data)
 
     def page_link(self) -> str:
-        """Of the page, with the token that it shows all by; for nobody's eyes but the owner's."""
+        """The page's address with a viewer's token, which only the owner may see."""
         return page_link(self.api_url, self.data)
 
     def stack_file(self) -> StackFile:
@@ -154,7 +154,7 @@ async def _end(stack: Stack, limit_s: float) -> None:
 
 
 def _nodes(spec: StackSpec) -> list[Node]:
-    """Of its cluster, whose agents the stack starts itself; none that was expelled."""
+    """The nodes of the stack's cluster, whose agents it starts itself, without those that were expelled."""
     nodes = nodes_of(spec.cluster) if spec.cluster else ()
     return [node for node in nodes if not is_expelled(spec.data, node.node_id)]
 
@@ -276,7 +276,7 @@ def _programs(spec: StackSpec, stack: Stack) -> list[Program]:
 
 
 def _names(spec: StackSpec) -> list[str]:
-    """Of each process."""
+    """The name of each process."""
     nodes = _nodes(spec)
     services = [
         instance_name(name, number)

@@ -159,9 +159,12 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
 
 
 def _folders(spec: StackSpec) -> dict[str, Value]:
-    """Those that nobody chose. A folder of this machine is none that nodes on others have."""
-    nobodys = spec.cluster is None and not loopback(spec.nats.host)
-    own = {ARCHIVE, *(() if nobodys else FOLDERS)} - {*sources_of(os.environ), *spec.settings, *spec.chosen}
+    """The folders that are not set, in the data folder.
+
+    Not those of jobs where nodes are on other machines, which do not have this machine's folders.
+    """
+    elsewhere = spec.cluster is None and not loopback(spec.nats.host)
+    own = {ARCHIVE, *(() if elsewhere else FOLDERS)} - {*sources_of(os.environ), *spec.settings, *spec.chosen}
     return {name: str((spec.data / name.partition("_")[0]).absolute()) for name in own}
 
 

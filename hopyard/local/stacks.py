@@ -40,14 +40,14 @@ def my_folder(start: Path) -> Path:
 
 
 def folder_at(start: Path, served: Callable[[StackFile], bool]) -> Path | None:
-    """Of that stack of this user's which the address is; None for an address of anything else."""
+    """The data folder of this user's stack for which `served` is true; None: there is none."""
     nearest = _near(start)
     mine = [*([nearest] if nearest else []), *_running().items()]
     return next((data for data, stack in mine if served(stack)), None)
 
 
 def folder_of_api(url: str) -> Path | None:
-    """Of the stack of this user's whose API has this address."""
+    """The data folder of this user's stack with this API address; None: there is none."""
     return folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
 
 

@@ -96,12 +96,12 @@ class Template:
         return None if self._process is None else self._process.pid
 
     async def end(self) -> None:
-        """Its forks go on."""
+        """End the template; its forks go on."""
         async with self._one_at_a_time:
             await self._end()
 
     async def _begin(self, programs: Sequence[Program]) -> None:
-        """With what their environments have in common."""
+        """Start a template with the variables that all programs have in common."""
         await self._end()
         shared = set.intersection(*(set(program.environ.items()) for program in programs))
         self._process = await asyncio.create_subprocess_exec(
@@ -126,7 +126,7 @@ class Template:
             return
         lines: list[str] = []
         await _next_tick()
-        with _burying_strays(self._process.pid, begun), adopting():
+        with _reaping_orphans(self._process.pid, begun), adopting():
             try:
                 await _ask(self._process, Forks(self._imports, tuple(programs)), lines)
             except asyncio.CancelledError:
@@ -158,7 +158,7 @@ async def _ask(process: asyncio.subprocess.Process, request: Forks, lines: list[
 
 
 async def _read(process: asyncio.subprocess.Process, lines: list[str]) -> None:
-    """Up to END, or to the template's own end: the last line is END or empty."""
+    """Read lines up to END, or to the template's own end: the last line is END or empty."""
     assert process.stdout is not None
     while not lines or lines[-1] not in {"", END}:
         lines.append((await process.stdout.readline()).decode().strip())
@@ -185,7 +185,7 @@ async def _adopt(process: asyncio.subprocess.Process, lines: list[str], begun: B
 
 
 def _forks(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Of each its place and its process id."""
+    """The place and the process id of each fork."""
     pairs = [line.split() for line in lines if line not in {"", END}]
     return [(int(place), int(pid)) for place, pid in pairs]
 
@@ -198,15 +198,15 @@ async def _next_tick() -> None:
 
 
 def _tick() -> int:
-    """Of the clock by which the kernel says when processes began; a hundredth of a second each."""
+    """The present tick of the kernel's clock for starts of processes, usually of 10 ms."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 @contextlib.contextmanager
-def _burying_strays(template: int, begun: Begun) -> Iterator[None]:
-    """Have orphans buried that became this process's children meanwhile and are none of `begun`.
+def _reaping_orphans(template: int, begun: Begun) -> Iterator[None]:
+    """Reap the orphans that became this process's children within the context and are not in `begun`.
 
-    They are workers of an agent that was killed, and parts of a template that was.
+    Such are workers of a killed agent, and parts of a killed template.
     """
     before, opened = _children(), _tick()
     try:
@@ -219,7 +219,7 @@ def _burying_strays(template: int, begun: Begun) -> Iterator[None]:
 
 
 def _children() -> set[int]:
-    """Of this process's first thread: orphans become its own."""
+    """Children of this process's first thread, which orphans become too."""
     pid = os.getpid()
     with contextlib.suppress(OSError):  # a kernel that does not list them
         return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
@@ -232,7 +232,7 @@ def _is_child(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Of a process, from its state on; empty: there is none."""
+    """The fields of a process's `stat`, from its state on; empty: there is no such process."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return []

@@ -12,7 +12,7 @@ TERA, GIGA = 1e12, 1e9
 
 
 def catalogue_tables(known: Catalogue) -> Mapping[str, Table]:
-    """By kind."""
+    """A table for each kind of entries."""
     return {
         "models": _models(known),
         "datasets": _datasets(known),

@@ -15,7 +15,7 @@ class NotWritten(OSError):
 
     @property
     def closed_early(self) -> bool:
-        """Whether whoever read it has gone, as `head` does."""
+        """Whether the reader has closed the pipe, as `head` does."""
         return self.errno == errno.EPIPE
 
 

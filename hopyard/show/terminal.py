@@ -26,12 +26,12 @@ PIPE_WIDTH = 100_000
 
 
 def console() -> Console:
-    """For stdout, as it is at the moment."""
+    """A console for stdout as it is at the moment."""
     return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 def put(table: RenderableType) -> None:
-    """On stdout; as lines without padding where that is no terminal."""
+    """Print a table on stdout, as lines without padding where that is no terminal."""
     out = console()
     if sys.stdout.isatty():
         out.print(table, crop=False)

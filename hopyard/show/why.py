@@ -120,7 +120,7 @@ def _holders(why: WhyView, moment: Moment) -> str:
 
 
 def _holder(one: HolderView, measures: Measures, decided_at: float, moment: Moment) -> str:
-    """Its GPUs, since when it has them, and why it came first: figures, that it ran, or its submission."""
+    """The holder's GPUs, since when it has them, and why it came first."""
     since = f"since {moment(one.started_at)}" if one.started_at is not None else "about to start"
     ran = one.started_at is not None and one.started_at <= decided_at
     first = "it ran already" if ran else f"submitted {moment(one.submitted_at)}"
@@ -158,7 +158,7 @@ def _preempted(preemption: PreemptionView, moment: Moment) -> str:
 
 
 def _cause(preemption: PreemptionView) -> str:
-    """With the last words of processes that ended by themselves."""
+    """The cause of a preemption, with the last words of processes that ended by themselves."""
     how = exit_text(preemption.exit_code, preemption.signal)
     words = (f" ({how})" if how else "") + (f": {in_a_line(preemption.detail)}" if preemption.detail else "")
     return f"{cause_text(preemption.reason, preemption.cause)}{words}"

@@ -89,7 +89,7 @@ def _format(first: str, path: str) -> str:
 def trace_arrivals(
     workload: TraceWorkload, cluster: ClusterFile, seed: int, catalogue: Catalogue | None = None
 ) -> list[Arrival]:
-    """Those that the workload takes, from the first of them on.
+    """Arrivals of the jobs that the workload takes, from the first of them on.
 
     Raises InvalidFile (MalformedRow too), UnknownMix, FitsNowhere.
     """
@@ -109,7 +109,7 @@ def trace_arrivals(
 
 
 def _taken(workload: TraceWorkload, seed: int) -> list[TraceJob]:
-    """In order of arrival. Raises InvalidFile where there are none, or fewer than are to be drawn."""
+    """The jobs that the workload takes, in order of arrival. Raises InvalidFile for none or too few."""
     jobs = [
         job
         for job in read_trace(workload.path, workload.format, workload.columns).jobs

@@ -64,7 +64,7 @@ class Owed(StrEnum):
 
 
 class Ending(msgspec.Struct, tag=True, kw_only=True):
-    """Its remaining workers have to stop."""
+    """The placement's remaining workers have to stop."""
 
     why: PreemptReason
     owed: Owed

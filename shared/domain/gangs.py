@@ -252,7 +252,7 @@ NAMES = tuple(sorted(mode.tag() for mode in MEANINGS))
 
 
 def known_modes(found: Collection[str]) -> tuple[str, ...]:
-    """Those of the given names that are modes, and lockstep; no names, which means any mode, give none."""
+    """The known modes among the names, with lockstep; no names, which mean any mode, give none."""
     return tuple([name for name in NAMES if name in found or name == LOCKSTEP.tag()]) if found else ()
 
 
@@ -303,7 +303,7 @@ def computing(gang: Gang) -> Gang:
 
 
 def in_rota(gang: Gang) -> Relaxed | None:
-    """Its turns on GPUs that it shares with others; None: they are its own."""
+    """The gang's turns on GPUs that it shares with others; None: its GPUs are its own."""
     return gang.sync if isinstance(gang.sync, Relaxed) and gang.sync.rota else None
 
 

@@ -33,7 +33,7 @@ class Group(msgspec.Struct, frozen=True):
     """the entry points' group"""
 
     def names(self) -> tuple[str, ...]:
-        """Those that are installed, in alphabetical order."""
+        """Names of the installed plug-ins, in alphabetical order."""
         return tuple(sorted(_installed(self.entry_points)))
 
     def target(self, name: str) -> str:

@@ -45,7 +45,7 @@ class AgentsUp(Message, frozen=True, kw_only=True):
 
 
 def settings_of_agents(join: str | None) -> dict[str, str | int | float | bool]:
-    """Those in force here, with the address of the stack. Raises Invalid."""
+    """The settings in force here, with the address of the stack. Raises Invalid."""
     given = _given()
     address = str(join or given.get("nats_url", ""))
     if not address:
@@ -148,7 +148,7 @@ def limit_of(text: str) -> float | None:
 
 
 def folder_of(name: str) -> Path:
-    """In the home folder, which the nodes of a cluster share. Raises Invalid for an account without one."""
+    """A folder in the home folder, which the nodes of a cluster share. Raises Invalid without a home."""
     try:
         return state_folder() / "hopyard" / "slurm" / name
     except FileNotFoundError as error:
@@ -156,7 +156,7 @@ def folder_of(name: str) -> Path:
 
 
 def _write(folder: Path, settings: dict[str, str | int | float | bool], script: str) -> None:
-    """Nobody else may read the settings: they may hold a token. Raises Invalid."""
+    """Write the agents' files for their owner alone: settings may hold a token. Raises Invalid."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, text in ((SETTINGS, yaml.safe_dump(settings)), (SCRIPT, script), (WANTED, "")):
@@ -178,6 +178,6 @@ def _given() -> dict[str, str | int | float | bool]:
 
 
 def _kill_wait_s(configured: dict[str, str]) -> float:
-    """Of a value like `30 sec`."""
+    """Slurm's `KillWait`, a value like `30 sec`, in seconds."""
     number = configured.get("KillWait", "").partition(" ")[0]
     return float(number) if number.isdigit() else 30.0

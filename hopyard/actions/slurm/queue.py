@@ -23,7 +23,7 @@ class SlurmRefused(Failure):
 
 
 class SlurmAway(Unreachable):
-    """Its commands are not installed here, or its controller does not answer."""
+    """Slurm's commands are not installed here, or its controller does not answer."""
 
 
 class SlurmJob(Message, frozen=True, kw_only=True):

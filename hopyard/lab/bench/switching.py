@@ -92,7 +92,7 @@ def _readings(found: Mapping[str, Mapping[str, float]], tasks: Mapping[str, floa
 
 
 def _grid(found: Mapping[str, Mapping[str, float]], tasks: Mapping[str, float]) -> Grid:
-    """In the form of the paper's table III: time, and its share of itself and the task."""
+    """A table like the paper's table III: the time of a switch, and its share of switch and task together."""
     rows = [
         (model, *(_cell(of_way[model], task_s) for of_way in found.values()), f"{task_s * 1000:.1f} ms")
         for model, task_s in tasks.items()

@@ -43,7 +43,7 @@ QUICK_COUNTS = (1, 4)
 REPEATED = (1, 4, 8)
 REPEATS = 12
 REPEATED_MODELS = ("resnet18", "resnet50", "mobilenet-v2", "wav2vec2-base")
-"""of those with unstable loading"""
+"""models with unstable loading"""
 NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
 """which residuals are learnt from all the same"""
 ALONE: Overrides = {**NO_EVIDENCE, "equations_as_printed": "residuals"}

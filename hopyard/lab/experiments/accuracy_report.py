@@ -174,7 +174,7 @@ def _learning(executions: Seeded, finished: Sequence[Finished]) -> Iterator[Part
 
 
 def numbered(executions: Seeded) -> list[tuple[int, Execution]]:
-    """Each with its number among those of the same run, workload, GPU type and shape."""
+    """Executions, each with its number among those of the same run, workload, GPU type and shape."""
     found: dict[tuple[object, ...], int] = {}
     result = []
     for seed, one in executions:

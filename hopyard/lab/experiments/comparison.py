@@ -71,7 +71,7 @@ def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[F
 
 
 def leads_of(finished: Sequence[Finished]) -> Iterator[Figure]:
-    """Of a sweep: how the distance of every arm from the first grows with the place."""
+    """How the distance of every arm from the first grows along a sweep."""
     for group, members in groups_of(finished).items():
         by_place = {at: arms_of(here) for at, here in places_of(members).items()}
         yield from further_apart(group, by_place)

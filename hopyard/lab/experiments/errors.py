@@ -28,7 +28,7 @@ def predicted(finished: Sequence[Finished], arms: str = "policy") -> Iterator[Pa
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Of every arm, and less the first's at the same seed."""
+    """The errors of every arm, and their differences from the first arm's at the same seed."""
     group, arms = finished[0].case.group, arms_of(finished)
     first = next(iter(arms))
     found = [

@@ -51,9 +51,9 @@ def comparison(options: Options) -> Iterator[Case]:
 
 
 def table(options: Options) -> Iterator[Case]:
-    """As the paper compared: with its policies, and hops by finish-time fairness too (section 4.4).
+    """The paper's comparison: its policies, and hops by finish-time fairness too (section 4.4).
 
-    And with what the paper leaves open decided otherwise.
+    Also with other choices where the paper leaves something open.
     """
     yield from comparison(options)
     if tuple(policy.label for policy in options.policies) == POLICIES:

@@ -179,7 +179,7 @@ PLANS = (
 
 
 def _plans(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[list[str]]:
-    """Where some arm had so many jobs to plan."""
+    """A row for each range of job counts that some arm had to plan."""
     for fewer, most in pairwise((0, *JOBS_UP_TO)):
         found = [_plan_s(seeds, fewer, most) for seeds in outcomes.values()]
         if any(seconds is not None for seconds in found):

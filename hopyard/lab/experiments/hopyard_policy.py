@@ -70,7 +70,7 @@ def _runs(name: str, seeds: tuple[int, ...], arms: Mapping[str, Setup]) -> Itera
 
 
 def restarts_apart(finished: Sequence[Finished]) -> Iterator[Figure]:
-    """By group: those of every arm less the first's, which comparisons do not have among their headlines."""
+    """Restarts of every arm less the first's, by group, which are no headline of comparisons."""
     (restarts,) = (measure for measure in FURTHER if measure.metric == "restarts")
     for group, members in groups_of(finished).items():
         first, *others = (arms := arms_of(members))

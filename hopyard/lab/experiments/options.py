@@ -13,7 +13,7 @@ SCENARIO_HASH = "scenario hash"
 
 
 def scenario_hash(scenario: ScenarioFile) -> str:
-    """Of what is in it, its settings and its trace; where the trace stands does not matter."""
+    """A digest of the scenario's contents, settings and trace; the trace's path does not count."""
     digest = blake2b(digest_size=8)
     if isinstance(scenario.workload, TraceWorkload):
         digest.update(Path(scenario.workload.path).read_bytes())

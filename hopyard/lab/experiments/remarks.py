@@ -35,7 +35,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def remarks_of(finished: Sequence[Finished]) -> dict[str, list[str]]:
-    """By arm; arms of which nothing is to be said are left out."""
+    """Remarks by arm; arms without any are left out."""
     arms: dict[str, list[Finished]] = {}
     for one in finished:
         arms.setdefault(one.case.arm, []).append(one)

@@ -109,7 +109,7 @@ def report(done: Solves) -> Iterator[Part]:
 
 
 def figures_of(done: Solves) -> list[Figure]:
-    """By size, over all programs of all seeds: how large they are, and seconds to each gap."""
+    """The size of programs and the seconds to each gap, by place in the sweep, over all seeds."""
     found = []
     for group in (BY_JOBS, BY_GPUS):
         rows = _rows(done, group)
@@ -130,7 +130,7 @@ def _rows(done: Solves, group: str) -> Rows:
 
 
 def _seconds(rows: Rows) -> dict[tuple[float, float], list[float]]:
-    """By place and tolerated gap, ascending."""
+    """CPU seconds by place in the sweep and tolerated gap, ascending."""
     found: dict[tuple[float, float], list[float]] = {}
     for at, row in sorted(rows, key=lambda each: (each[0], -each[1].tolerated, each[1].cpu_s)):
         found.setdefault((at, row.tolerated), []).append(row.cpu_s)

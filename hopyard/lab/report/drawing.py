@@ -104,7 +104,7 @@ def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | N
 
 
 def apart(ticks: Sequence[float]) -> list[float]:
-    """Those of positive places whose numbers do not run into the next one's; the largest is among them."""
+    """The positive ticks whose numbers do not run into the next one's; the largest is among them."""
     kept: list[float] = []
     for tick in sorted(ticks, reverse=True):
         if not kept or math.log(kept[-1] / tick) >= APART * math.log(max(ticks) / min(ticks)):

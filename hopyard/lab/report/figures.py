@@ -99,7 +99,7 @@ def job_by_job(mine: Sequence[Simulated], others: Sequence[Simulated], measure: 
 
 
 def by_job(outcomes: Sequence[Simulated], field: str) -> dict[int, dict[str, float]]:
-    """By seed and job; completed jobs."""
+    """A field of completed jobs, by seed and job."""
     return {
         outcome.result.seed: {
             job.job_id: value
@@ -113,7 +113,7 @@ def by_job(outcomes: Sequence[Simulated], field: str) -> dict[int, dict[str, flo
 def further_apart(
     group: str, by_place: Mapping[float, Mapping[str, Sequence[Simulated]]]
 ) -> Iterator[Figure]:
-    """Of a sweep: how much more every arm is apart from the first than it was at the first place."""
+    """How much further every arm of a sweep is from the first arm than at the first place."""
     places = list(by_place)
     for place in places[1:]:
         first, *others = by_place[place]

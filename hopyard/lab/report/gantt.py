@@ -56,7 +56,7 @@ def gantt_svg(outcomes: Mapping[str, Simulated]) -> str:
 
 
 def boxes(holds: Iterable[Hold]) -> dict[int, list[Box]]:
-    """By position of the job."""
+    """The rectangles of a Gantt picture, by position of the job."""
     found: dict[int, list[Box]] = {}
     ordered = sorted(holds, key=lambda hold: (hold.job, hold.started_at, hold.ended_at, hold.gpu))
     for (job, since, until), alike in groupby(

@@ -37,9 +37,9 @@ GAP = 0.7
 """between two groups of bars, in places"""
 TEAMS = ("#4E79A7", "#A0CBE8", "#F28E2B", "#FFBE7D", "#59A14F", "#8CD17D", "#B6992D", "#F1CE63",
          "#499894", "#86BCB6", "#E15759", "#FF9D9A", "#79706E", "#BAB0AC", "#B07AA1", "#D4A6C8")  # fmt: skip
-"""of jobs in a Gantt picture, which only have to differ from their neighbours"""
+"""colours of jobs in a Gantt picture, which only have to differ from their neighbours"""
 PARTS_INK = ("#009E73", "#E69F00", "#56B4E9", "#D55E00", "#CC79A7", "#5D6B7C", "#DDE3EA")
-"""of a bar, from what is wanted to what nobody could help"""
+"""colours of a bar's parts, from useful time to time that no policy could use"""
 
 
 def distributions(

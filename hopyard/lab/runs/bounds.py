@@ -73,7 +73,7 @@ class Unsolved(RuntimeError):
 
 
 def makespan_s(works: Sequence[Work], stock: Sequence[int]) -> float:
-    """From the first arrival, seconds. `stock`: GPUs by type. Needs a job. Raises Unsolved."""
+    """A bound on the makespan, in seconds. `stock`: GPUs by type. Needs a job. Raises Unsolved."""
     arrivals = np.array([work.arrives_at for work in works])
     starts = np.unique(np.quantile(arrivals, np.linspace(0.0, 1.0, _intervals(works)), method="lower"))
     shares = _Shares(works, starts)

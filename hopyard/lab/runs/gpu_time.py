@@ -76,7 +76,7 @@ def _runs(ledger: Ledger) -> list[tuple[JobRecord, Run]]:
 
 
 def _samples(record: JobRecord, run: Run) -> float:
-    """That counted."""
+    """Samples of the run that counted; work after its last checkpoint did not."""
     reached = record.samples_done if run.samples_to is None else run.samples_to
     return max(reached - run.samples_from, 0.0)
 

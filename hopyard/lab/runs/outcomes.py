@@ -64,7 +64,7 @@ def _plan(record: PlanRecord) -> PlanRow:
 
 
 def _holds(ledger: Ledger, events: Sequence[Event]) -> Iterator[Hold]:
-    """Who had which GPU, and from when to when; profiling included."""
+    """Which placement had which GPU, and from when to when; profiling included."""
     first = _first_gpus(ledger)
     place = {job_id: index for index, job_id in enumerate(ledger.jobs)}
     started: dict[tuple[PlacementId, NodeId], WorkerStarted] = {}
@@ -102,7 +102,7 @@ def _curve(ledger: Ledger) -> Iterator[PointRow]:
 
 
 def _loading(ledger: Ledger, events: Sequence[Event]) -> Iterator[LoadingRow]:
-    """Of workloads whose data times were found to be of two kinds."""
+    """Loading rows of workloads with two components of data times."""
     unsteady = {
         (event.job_id, gpu_type)
         for event in events

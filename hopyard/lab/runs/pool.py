@@ -46,7 +46,7 @@ class TrialPool:
         self._events = events
 
     async def run(self, trials: Sequence[Trial]) -> list[TrialRun]:
-        """In the order of `trials`; the same trial twice is run once."""
+        """Run the trials; results come in their order, and equal trials are run once."""
         self._folder.mkdir(parents=True, exist_ok=True)
         paths = {self._path(trial): trial for trial in trials}
         missing = {path: trial for path, trial in paths.items() if self._lacks(path, trial)}
@@ -130,7 +130,7 @@ async def _heard(process: asyncio.subprocess.Process, trial: bytes, show: Callab
 
 
 class _Progress:
-    """All runs that are to be made: how much of each is done."""
+    """How much is done of each run that is to be made."""
 
     def __init__(self, missing: Mapping[Path, Trial], ticker: Ticker) -> None:
         self._names = {path: str(trial) for path, trial in missing.items()}

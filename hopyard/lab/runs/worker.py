@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _printed() -> Watch:
-    """Not more often than somebody could read it."""
+    """A watch that prints the progress, at most once in PRINT_EVERY_S."""
     last = -PRINT_EVERY_S
 
     def watch(progress: Progress) -> None:

@@ -60,7 +60,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def merged(self) -> bool:
-        """Its copies' weights were averaged when it ended."""
+        """Whether the weights of its copies were averaged when it ended."""
         return len(self.copies) > 1
 
     @property

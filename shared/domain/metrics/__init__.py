@@ -155,7 +155,7 @@ def weighted_jct_s(done: Sequence[JobRecord]) -> float | None:
 
 
 def switches_s(ledger: Ledger) -> list[float]:
-    """Of every start of a job but its first, as far as its order was seen."""
+    """Seconds of every start of a job but its first, as far as its order was seen."""
     later = (run.start_s for record in ledger.jobs.values() for run in record.runs[1:])
     return [seconds for seconds in later if seconds is not None]
 
@@ -179,7 +179,7 @@ def latency_ratio(record: JobRecord, now: float) -> float | None:
 
 
 def latency_ratios(records: Iterable[JobRecord]) -> list[float]:
-    """Of ended jobs, those without an age left out."""
+    """Latency ratios of ended jobs, without jobs that have no age."""
     ends = ((record, record.ended_at) for record in records)
     ratios = (latency_ratio(record, end) for record, end in ends if end is not None)
     return [ratio for ratio in ratios if ratio is not None]

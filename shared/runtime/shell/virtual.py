@@ -43,7 +43,7 @@ class _NeverWaitingSelector(selectors.DefaultSelector):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of timers at one time the one that was set first rings first."""
+    """A timer; among timers at one time the one that was set first rings first."""
 
     def __init__(self, serial: int, when: float, *rest: Any) -> None:  # noqa: ANN401 - asyncio's own
         super().__init__(when, *rest)

@@ -79,7 +79,7 @@ async def policies(
 
 
 async def played(policy: str, scene: Scene) -> list[Took]:
-    """By plan."""
+    """The time that each plan took."""
     process, took = policy_process(Settings(), LiveOffload()), []
     try:
         view, batches = opening(scene)

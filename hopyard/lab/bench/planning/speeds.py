@@ -28,7 +28,7 @@ Cells = npt.NDArray[np.int64]
 
 
 class WorldSpeeds:
-    """Of some workloads on the nodes of one cluster."""
+    """Throughputs of some workloads on the nodes of one cluster."""
 
     def __init__(self, nodes: Sequence[Node], *, seed: int, unlike: bool) -> None:
         """`seed`: of the emulated world; `unlike`: servers of one type differ."""
@@ -55,7 +55,7 @@ class WorldSpeeds:
         return self._by_type(workload, gpus=2)
 
     def estimates(self, wanted: Configurations, workloads: Sequence[Workload]) -> Estimated:
-        """Of configurations on these nodes; `workloads` by job of `wanted`."""
+        """Estimates of configurations on these nodes; `workloads` by job of `wanted`."""
         known = sorted(set(workloads), key=str)
         kind = np.array([known.index(workload) for workload in workloads], dtype=np.int64)
         total = np.add.reduceat(wanted.gpus, wanted.start[:-1]).astype(np.int64)

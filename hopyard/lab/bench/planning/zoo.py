@@ -71,7 +71,7 @@ def exponential(random: Random, jobs: int) -> Floats:
 
 
 def pareto(random: Random, jobs: int) -> Floats:
-    """With the exponent 1.1: a few jobs outweigh all others."""
+    """Weights by a Pareto law with the exponent 1.1: a few jobs outweigh all others."""
     return 1.0 + random.pareto(1.1, jobs)
 
 

@@ -35,11 +35,11 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
         return own_token(self.tokens) if self.tokens else ""
 
     def settings(self, url: str, user: str) -> Settings:
-        """By which an account comes to NATS."""
+        """The settings with which an account connects to NATS."""
         return msgspec.structs.replace(Settings(), nats_url=url, **self._client(user))
 
     def environ(self, user: str) -> dict[str, str]:
-        """Of a service."""
+        """The environment of a service."""
         return {f"{PREFIX}{name.upper()}": value for name, value in self._client(user).items()}
 
     def _client(self, user: str) -> dict[str, str]:
@@ -57,7 +57,7 @@ def with_tokens(data: Path) -> Guard:
 
 
 def with_accounts(data: Path) -> Guard:
-    """As `hopyard up` has it."""
+    """The guard of `hopyard up`: accounts at NATS, and tokens for the API."""
     ensure_accounts(data)
     return msgspec.structs.replace(with_tokens(data), name="accounts, tokens", accounts_of=data)
 

@@ -88,7 +88,7 @@ class Life:
             return numbers(await answer.text())
 
     async def kill(self) -> None:
-        """As kill -9."""
+        """Kill the process with SIGKILL."""
         kill_group(self._running.process.pid)
         await self._running.process.wait()
 
@@ -97,7 +97,7 @@ class Life:
 
 
 def cpu_s(pid: int) -> float:
-    """That a process has used so far, real seconds; not a number where the system does not say so."""
+    """CPU seconds that a process has used so far; not a number where the system does not say so."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -82,7 +82,7 @@ async def taking(data: Path, guard: Guard) -> AsyncIterator[Callable[[int], Awai
 
 @asynccontextmanager
 async def _services(spec: StackSpec, server: NatsServer, guard: Guard) -> AsyncIterator[Sequence[Life]]:
-    """All six, admission first."""
+    """A context in which all services run; yields them, admission first."""
     async with AsyncExitStack() as stack:
         async with asyncio.TaskGroup() as group:
             starting = [group.create_task(begin(name, spec, server, guard)) for name in SERVICES]

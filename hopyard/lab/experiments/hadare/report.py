@@ -227,7 +227,7 @@ def _swept(here: Sequence[Finished]) -> bytes:
 
 
 def _by_seed(members: Sequence[Finished]) -> dict[int, float]:
-    """By seed: nodes busy by rounds, mean over the mixes."""
+    """Nodes busy by rounds, mean over the mixes, by seed."""
     values: dict[int, list[float]] = {}
     for one in members:
         if (value := MEASURES[SLOTS](one.outcome)) is not None:

@@ -112,7 +112,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
         return bool(gpus) and all(self.warm.get(node_id, 0) >= count for node_id, count in gpus.items())
 
     def lacks(self, modes: Collection[type[Mode]]) -> list[str]:
-        """The tags of those of the modes in which the job cannot run."""
+        """The tags of the given modes in which the job cannot run."""
         return sorted(tag for mode in modes if self.modes and (tag := mode.tag()) not in self.modes)
 
 

@@ -335,7 +335,7 @@ class JetStreamFacts:
 
 
 def _chunks(seqs: Sequence[int]) -> list[Sequence[int]]:
-    """Of FETCHED_AT_ONCE each."""
+    """The sequences in chunks of FETCHED_AT_ONCE."""
     return [seqs[first : first + FETCHED_AT_ONCE] for first in range(0, len(seqs), FETCHED_AT_ONCE)]
 
 
