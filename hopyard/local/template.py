@@ -48,9 +48,9 @@ class AdoptedProcess:
         self.returncode: int | None = None
         self._ended = asyncio.Event()
         descriptor = os.pidfd_open(pid)
-        asyncio.get_running_loop().add_reader(descriptor, self._bury, descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._reap, descriptor)
 
-    def _bury(self, descriptor: int) -> None:
+    def _reap(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         os.close(descriptor)
         _, status = os.waitpid(self.pid, 0)

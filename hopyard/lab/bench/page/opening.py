@@ -63,10 +63,10 @@ async def page(data: Path, jobs: int = JOBS) -> Benchmark:
         lives = [await begin(name, spec, server) for name in names]
         try:
             async with bus_to(server) as bus:
-                coming = what_comes(nodes, range(ended, ended + running))
+                coming = completions(nodes, range(ended, ended + running))
                 publishing = asyncio.create_task(publish_slowly(bus, coming))
                 figures = await asyncio.to_thread(
-                    looked_at, page_link(address(lives[1].port), data), data / "profile"
+                    measured_page, page_link(address(lives[1].port), data), data / "profile"
                 )
                 publishing.cancel()
         finally:
@@ -88,7 +88,7 @@ def facts(nodes: Sequence[Node], jobs: int, ended: int, running: int) -> list[Ev
     return [*history(nodes, ended), *sorted(now, key=attrgetter("at"))]
 
 
-def what_comes(nodes: Sequence[Node], running: range) -> Iterator[Event]:
+def completions(nodes: Sequence[Node], running: range) -> Iterator[Event]:
     """The facts by which running jobs end."""
     for number in running:
         yield from list(life(number, nodes))[-2:]
@@ -100,7 +100,7 @@ async def publish_slowly(bus: Facts, coming: Iterator[Event]) -> None:
         await asyncio.sleep(1 / LIVE_FACTS_PER_S)
 
 
-def looked_at(url: str, profile: Path) -> list[Reading]:
+def measured_page(url: str, profile: Path) -> list[Reading]:
     """Open the page, watch it for a while, scroll. Raises Failure."""
     with browser(profile) as driver:
         driver.get(url)

@@ -15,8 +15,8 @@ from statistics import median
 import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
-from hopyard.lab.bench.planning.solving import OURS, Attempt, tried
-from hopyard.lab.bench.planning.zoo import CLASSES, specimen
+from hopyard.lab.bench.planning.solving import OURS, Attempt, run_attempt
+from hopyard.lab.bench.planning.zoo import CLASSES, problem_of
 from hopyard.local.processes import Say
 from schemas.plans import Stage
 from services.planner.solver.files import write_problem
@@ -102,15 +102,15 @@ def _seeds(asked: Classes) -> range:
 
 def _outcome(name: str, seed: int, data: Path, say: Say, asked: Classes) -> InstanceOutcome:
     """Raises RuntimeError where ours fails."""
-    problem, file = specimen(name, seed), data / "problem.json"
+    problem, file = problem_of(name, seed), data / "problem.json"
     write_problem(file, problem, [str(index) for index in range(problem.jobs)])
-    ours = tried(file, OURS, asked.gap, asked.limit_s)
+    ours = run_attempt(file, OURS, asked.gap, asked.limit_s)
     if ours is None:
         raise RuntimeError(f"{name} {seed}: our own solver failed")
     limit_s = min(max(asked.patience * ours.seconds, LEAST_S), asked.limit_s)
     direct = _direct(file, limit_s, asked)
     outcome = _compared(name, problem, ours, direct, limit_s)
-    going_on = tried(file, OURS, 0.0, outcome.direct_s)
+    going_on = run_attempt(file, OURS, 0.0, outcome.direct_s)
     file.unlink()
     best = max((one.objective_at(outcome.direct_s) for one in direct.values() if one), default=0.0)
     if going_on is not None:
@@ -124,7 +124,7 @@ def _direct(file: Path, limit_s: float, asked: Classes) -> dict[str, Attempt | N
     """None has longer than the fastest before it."""
     found: dict[str, Attempt | None] = {}
     for backend in asked.backends:
-        attempt = found[backend] = tried(file, backend, asked.gap, limit_s)
+        attempt = found[backend] = run_attempt(file, backend, asked.gap, limit_s)
         if attempt is not None and attempt.stage == Stage.OPTIMAL:
             limit_s = min(limit_s, attempt.seconds)
     return found

@@ -47,7 +47,7 @@ COLUMNS = (
 )
 
 
-class Took(msgspec.Struct, frozen=True, kw_only=True):
+class PlanTime(msgspec.Struct, frozen=True, kw_only=True):
     """One plan."""
 
     jobs: int
@@ -67,7 +67,7 @@ async def policies(
         load = max(JOBS_AT_LEAST / gpus, 1.0) / JOBS_PER_GPU
         scenes = [Scene(Shape(gpus=gpus, load=load), seed) for seed in range(1, clusters + 1)]
         for policy in asked or names():
-            games = [await played(policy, scene) for scene in scenes]
+            games = [await play(policy, scene) for scene in scenes]
             rows.append(_row(gpus, policy, games))
             say(f"  {gpus} GPUs, {policy}: {_line(games)}")
     return Benchmark(
@@ -78,7 +78,7 @@ async def policies(
     )
 
 
-async def played(policy: str, scene: Scene) -> list[Took]:
+async def play(policy: str, scene: Scene) -> list[PlanTime]:
     """The time that each plan took."""
     process, took = policy_process(Settings(), LiveOffload()), []
     try:
@@ -94,7 +94,9 @@ async def played(policy: str, scene: Scene) -> list[Took]:
     return took
 
 
-async def _planned(process: HelperProcess, policy: str, scene: Scene, view: View) -> tuple[Took, Decision]:
+async def _planned(
+    process: HelperProcess, policy: str, scene: Scene, view: View
+) -> tuple[PlanTime, Decision]:
     await process.warm()
     wanted, seconds = await _answer(process, Want(policy=policy, view=view), WANTS_REAL_S)
     if not isinstance(wanted, Configurations):
@@ -104,10 +106,10 @@ async def _planned(process: HelperProcess, policy: str, scene: Scene, view: View
     return _took(view, len(wanted), seconds + more_s, answer)
 
 
-def _took(view: View, configurations: int, seconds: float, answer: Answer) -> tuple[Took, Decision]:
+def _took(view: View, configurations: int, seconds: float, answer: Answer) -> tuple[PlanTime, Decision]:
     failed = answer.reason if isinstance(answer, PolicyFailed) else ""
     decision = answer if isinstance(answer, Decision) else keep_running(view, failed)
-    took = Took(
+    took = PlanTime(
         jobs=len(view.jobs),
         configurations=configurations,
         seconds=seconds,
@@ -126,7 +128,7 @@ async def _answer(process: HelperProcess, request: Want | Decide, deadline_s: fl
     return answer, time.perf_counter() - began
 
 
-def _row(gpus: int, policy: str, games: Sequence[Sequence[Took]]) -> tuple[str | float, ...]:
+def _row(gpus: int, policy: str, games: Sequence[Sequence[PlanTime]]) -> tuple[str | float, ...]:
     """See COLUMNS."""
     took = [one for game in games for one in game]
     times = [one.seconds for one in took]
@@ -145,7 +147,7 @@ def _row(gpus: int, policy: str, games: Sequence[Sequence[Took]]) -> tuple[str |
     )
 
 
-def _line(games: Sequence[Sequence[Took]]) -> str:
+def _line(games: Sequence[Sequence[PlanTime]]) -> str:
     took = [one for game in games for one in game]
     failures = sorted({f"; {one.failed}" for one in took if one.failed})
     return f"{max(one.seconds for one in took):.3g} s at most{''.join(failures)}"

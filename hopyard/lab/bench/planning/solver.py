@@ -13,7 +13,7 @@ import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
 from hopyard.lab.bench.planning.instances import Shape, instance
-from hopyard.lab.bench.planning.solving import Attempt, tried
+from hopyard.lab.bench.planning.solving import Attempt, run_attempt
 from hopyard.local.processes import Say
 from schemas.plans import PlanKind, Stage
 from services.planner.solver import MODULES
@@ -101,7 +101,7 @@ def _row(group: str, problem: Problem, file: Path, say: Say, asked: Trials) -> _
     write_problem(file, problem, [str(index) for index in range(problem.jobs)])
     trials = {}
     for name in asked.backends:
-        trials[name] = tried(file, name, asked.gap, asked.deadline_s)
+        trials[name] = run_attempt(file, name, asked.gap, asked.deadline_s)
         say(f"  {group}, {len(problem)} configurations, {name}: {_summary(trials[name])}")
     file.unlink()
     return _Row(group, trials)

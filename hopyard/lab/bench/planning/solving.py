@@ -67,7 +67,7 @@ class Attempt(Message, frozen=True, kw_only=True):
         return max((step.objective for step in self.steps if step.seconds <= seconds), default=0.0)
 
 
-def tried(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | None:
+def run_attempt(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | None:
     """The last step; None if the solve failed, mostly for want of memory."""
     words = [sys.executable, "-P", "-m", __name__, str(file), backend, str(gap), str(limit_s)]
     longest_s = SLOWEST * limit_s + LOADING_S

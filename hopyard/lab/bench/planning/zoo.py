@@ -144,7 +144,7 @@ CLASSES: Mapping[str, Class] = {
 """The zoo. `priorities` is the one that was hardest first."""
 
 
-def specimen(name: str, seed: int) -> Problem:
+def problem_of(name: str, seed: int) -> Problem:
     """The problem of a class that a seed makes. Raises KeyError for an unknown class."""
     kind = CLASSES[name]
     random = np.random.default_rng([seed, *name.encode()])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hopyard.lab.bench.figures import Benchmark, Grid, quantile
 from hopyard.lab.bench.stack.dispatch import Dispatched, dispatching
 from hopyard.lab.bench.stack.guard import Guard, with_accounts, with_tls, with_tokens
-from hopyard.lab.bench.stack.submissions import Taken, taking
+from hopyard.lab.bench.stack.submissions import SubmissionTimes, accepting_jobs
 from hopyard.local.processes import Say
 
 SLICES = 8
@@ -28,7 +28,7 @@ MAKERS: Sequence[Callable[[Path], Guard]] = (with_tokens, with_accounts, with_tl
 
 
 class Turn(NamedTuple):
-    taken: Taken
+    taken: SubmissionTimes
     dispatched: Dispatched
 
 
@@ -92,7 +92,7 @@ class Side(NamedTuple):
     """Services with one kind of guard."""
 
     name: str
-    take: Callable[[int], Awaitable[Taken]]
+    take: Callable[[int], Awaitable[SubmissionTimes]]
     dispatch: Callable[[int, int], Awaitable[Dispatched]]
 
     async def turn(self, amounts: Amounts) -> Turn:
@@ -102,5 +102,5 @@ class Side(NamedTuple):
 @asynccontextmanager
 async def _side(data: Path, make: Callable[[Path], Guard]) -> AsyncIterator[Side]:
     guard = make(data)
-    async with taking(data, guard) as take, dispatching(data / "dispatch", guard) as dispatch:
+    async with accepting_jobs(data, guard) as take, dispatching(data / "dispatch", guard) as dispatch:
         yield Side(guard.name, take, dispatch)

@@ -34,8 +34,8 @@ CLUSTER = "tiny"
 STORED_LIMIT_S = 30.0
 
 
-class Taken(NamedTuple):
-    """What it took until all jobs were answered."""
+class SubmissionTimes(NamedTuple):
+    """How long all jobs took to be answered."""
 
     jobs: int
     times_s: list[float]
@@ -46,7 +46,7 @@ class Taken(NamedTuple):
 
 
 async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
-    taken = await taken_in(data, jobs, with_tokens(data))
+    taken = await submit_and_time(data, jobs, with_tokens(data))
     return Benchmark(
         name="submissions",
         conditions=f"{jobs} jobs, {IN_FLIGHT} requests in flight from one client, six services, no agents",
@@ -54,13 +54,15 @@ async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
     )
 
 
-async def taken_in(data: Path, jobs: int, guard: Guard) -> Taken:
-    async with taking(data, guard) as take:
+async def submit_and_time(data: Path, jobs: int, guard: Guard) -> SubmissionTimes:
+    async with accepting_jobs(data, guard) as take:
         return await take(jobs)
 
 
 @asynccontextmanager
-async def taking(data: Path, guard: Guard) -> AsyncIterator[Callable[[int], Awaitable[Taken]]]:
+async def accepting_jobs(
+    data: Path, guard: Guard
+) -> AsyncIterator[Callable[[int], Awaitable[SubmissionTimes]]]:
     """What takes in so many jobs, again and again; at the end the stream must have them all."""
     spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
     numbers = itertools.count()
@@ -69,11 +71,11 @@ async def taking(data: Path, guard: Guard) -> AsyncIterator[Callable[[int], Awai
         pids = (server.pid, os.getpid(), *(life.pid for life in lives))
         async with connect(address(lives[0].port), guard.token()) as client:
 
-            async def take(jobs: int) -> Taken:
+            async def take(jobs: int) -> SubmissionTimes:
                 before_s, began = sum(map(cpu_s, pids)), time.perf_counter()
                 times_s = await submit_all(client, itertools.islice(numbers, jobs))
                 took_s = time.perf_counter() - began
-                return Taken(jobs, times_s, took_s, sum(map(cpu_s, pids)) - before_s)
+                return SubmissionTimes(jobs, times_s, took_s, sum(map(cpu_s, pids)) - before_s)
 
             yield take
         async with bus_to(server, settings=guard.settings(server.url, ADMISSION)) as bus:

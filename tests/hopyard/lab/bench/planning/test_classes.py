@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hopyard.lab.bench.planning.classes import COLUMNS, Classes, classes
-from hopyard.lab.bench.planning.solving import OURS, Attempt, tried
-from hopyard.lab.bench.planning.zoo import CLASSES, specimen
+from hopyard.lab.bench.planning.solving import OURS, Attempt, run_attempt
+from hopyard.lab.bench.planning.zoo import CLASSES, problem_of
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.files import write_problem
@@ -21,7 +21,7 @@ def sizes(problem: Problem) -> set[int]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_is_drawn_from_its_seed_and_name(name: str) -> None:
-    one, same, other = specimen(name, 1), specimen(name, 1), specimen(name, 2)
+    one, same, other = problem_of(name, 1), problem_of(name, 1), problem_of(name, 2)
     assert all(
         np.array_equal(getattr(one, field), getattr(same, field)) for field in Problem.__struct_fields__
     )
@@ -33,7 +33,7 @@ def test_a_class_is_drawn_from_its_seed_and_name(name: str) -> None:
 
 def test_the_hardest_class_is_as_it_was_met() -> None:
     """512 GPUs on 64 servers, exponential priorities, counts up to 16, 22,000 to 25,000 configurations."""
-    problems = [specimen("priorities", seed) for seed in range(1, 11)]
+    problems = [problem_of("priorities", seed) for seed in range(1, 11)]
     assert {(one.capacity.sum(), len(one.capacity)) for one in problems} == {(512, 64)}
     assert 22_000 <= np.median([len(one) for one in problems]) <= 25_000
     assert max(max(sizes(one)) for one in problems) == 16
@@ -41,20 +41,20 @@ def test_the_hardest_class_is_as_it_was_met() -> None:
 
 
 def test_each_class_has_the_property_in_its_name() -> None:
-    assert np.ptp(specimen("equal", 1).weight) == 0
-    assert specimen("heavy-tailed", 1).weight.max() > 20 * np.median(specimen("heavy-tailed", 1).weight)
-    assert sizes(specimen("singles", 1)) == {1}
-    assert sizes(specimen("whole-nodes", 1)) == {8, 16, 24, 32}
-    assert len(specimen("sia", 1).capacity) == 5
-    assert specimen("half-idle", 1).capacity.sum() == pytest.approx(256, rel=0.2)
-    assert set(specimen("servers-mixed", 1).capacity.tolist()) == {2, 4, 8, 16}
-    assert all(size % 8 for size in sizes(specimen("odd-gangs", 1)))
+    assert np.ptp(problem_of("equal", 1).weight) == 0
+    assert problem_of("heavy-tailed", 1).weight.max() > 20 * np.median(problem_of("heavy-tailed", 1).weight)
+    assert sizes(problem_of("singles", 1)) == {1}
+    assert sizes(problem_of("whole-nodes", 1)) == {8, 16, 24, 32}
+    assert len(problem_of("sia", 1).capacity) == 5
+    assert problem_of("half-idle", 1).capacity.sum() == pytest.approx(256, rel=0.2)
+    assert set(problem_of("servers-mixed", 1).capacity.tolist()) == {2, 4, 8, 16}
+    assert all(size % 8 for size in sizes(problem_of("odd-gangs", 1)))
 
 
 @pytest.mark.parametrize("name", sorted(set(CLASSES) - {"equal-gains"}))
 def test_every_class_is_solved_with_little_work(name: str) -> None:
     """Modelled seconds, so the machine does not matter; HiGHS and SCIP take two to twenty."""
-    solution = solve(specimen(name, 1), Effort(modelled=True, budget_s=60.0))
+    solution = solve(problem_of(name, 1), Effort(modelled=True, budget_s=60.0))
     assert solution.gap <= 0.01
     assert solution.seconds < 0.5
 
@@ -82,9 +82,9 @@ def test_a_back_end_cut_at_its_limit_is_a_lower_bound(tmp_path: Path) -> None:
 
 
 def attempt(tmp_path: Path, backend: str, limit_s: float) -> Attempt:
-    problem, file = specimen("half-idle", 1), tmp_path / "problem.json"
+    problem, file = problem_of("half-idle", 1), tmp_path / "problem.json"
     write_problem(file, problem, [str(index) for index in range(problem.jobs)])
-    found = tried(file, backend, 0.001, limit_s)
+    found = run_attempt(file, backend, 0.001, limit_s)
     assert found is not None
     return found
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from hopyard.lab.bench.planning.instances import Scene, Shape
-from hopyard.lab.bench.planning.policies import COLUMNS, played, policies
+from hopyard.lab.bench.planning.policies import COLUMNS, play, policies
 from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from schemas.settings import Settings
 from services.planner.core.without_estimates import keep_running
@@ -43,6 +43,6 @@ async def test_policies_stand_side_by_side() -> None:
 
 
 async def test_every_plan_of_gavel_is_sound_and_in_time() -> None:
-    took = await played("gavel", SCENE)
+    took = await play("gavel", SCENE)
     assert [one.failed for one in took] == [""] * len(STEPS)
     assert all(one.seconds > 0 and one.configurations > one.jobs for one in took)

@@ -8,7 +8,7 @@ import pytest
 
 from hopyard.lab.bench.planning.instances import Shape, instance
 from hopyard.lab.bench.planning.solver import COLUMNS, Trials, solver
-from hopyard.lab.bench.planning.solving import tried
+from hopyard.lab.bench.planning.solving import run_attempt
 from schemas.plans import PlanKind
 from services.planner.solver import solve
 from services.planner.solver.effort import Effort
@@ -64,14 +64,14 @@ def test_a_solve_in_its_own_process_begins_with_the_present_places(tmp_path: Pat
     best = solve(problem, Effort(gap=0.0))
     held = msgspec.structs.replace(problem, present=np.sort(best.choice[best.choice != NOTHING]))
     assert solve(problem, Effort(gap=1.0)).objective < best.objective
-    trial = tried(written(tmp_path, held), "hopyard", 1.0, 20.0)
+    trial = run_attempt(written(tmp_path, held), "hopyard", 1.0, 20.0)
     assert trial is not None
     assert trial.objective == pytest.approx(best.objective)
 
 
 def test_a_solve_in_its_own_process_reports_time_gap_and_memory(tmp_path: Path) -> None:
     problem = instance(Shape(gpus=64), 1)
-    trial = tried(written(tmp_path, problem), "hopyard", 0.01, 20.0)
+    trial = run_attempt(written(tmp_path, problem), "hopyard", 0.01, 20.0)
     assert trial is not None
     assert trial.gap <= 0.01
     assert trial.seconds > 0
@@ -80,7 +80,7 @@ def test_a_solve_in_its_own_process_reports_time_gap_and_memory(tmp_path: Path) 
 
 
 def test_a_back_end_that_fails_is_reported_and_the_others_are_measured(tmp_path: Path) -> None:
-    assert tried(written(tmp_path, instance(Shape(gpus=64), 1)), "nobody", 0.01, 1.0) is None
+    assert run_attempt(written(tmp_path, instance(Shape(gpus=64), 1)), "nobody", 0.01, 1.0) is None
 
 
 @pytest.mark.benchmark

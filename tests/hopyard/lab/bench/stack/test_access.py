@@ -7,14 +7,14 @@ import pytest
 from hopyard.lab.bench.stack.access import Amounts, Turn, rows
 from hopyard.lab.bench.stack.dispatch import Dispatched, dispatched
 from hopyard.lab.bench.stack.guard import OPEN, with_accounts, with_tls
-from hopyard.lab.bench.stack.submissions import Taken
+from hopyard.lab.bench.stack.submissions import SubmissionTimes
 
 
 def test_other_guards_are_shown_as_medians_of_ratios_within_a_round() -> None:
     """The machine was three times as slow in the second round, which says nothing of the guards."""
 
     def turn(took_s: float) -> Turn:
-        return Turn(Taken(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
+        return Turn(SubmissionTimes(10, [took_s], took_s, 0.02), Dispatched(1.0, 2.0, 0.5, [0.001]))
 
     took = ((1.0, 2.0), (3.0, 6.0), (2.0, 5.0))
     rounds = [[turn(a), turn(b)] for a, b in took]
