@@ -1,4 +1,4 @@
-"""All services in one table, in the order the data flows. Whoever runs them reads it; no service does.
+"""All services in one table, in the order the data flows. Programs that run them read it; no service does.
 
 Names are here and no code, so that a command can list services without importing one. Compose, images and
 docs name the same services; `tests/services/test_table.py` holds them to this table.

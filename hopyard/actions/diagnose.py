@@ -219,7 +219,7 @@ async def _nats(urls: str) -> str:
 
 
 async def _greeting_of(url: str) -> str:
-    """A NATS server greets whoever connects with a line about itself."""
+    """The line about itself with which a NATS server greets its clients."""
     parts = urlsplit(url)
     try:
         async with asyncio.timeout(TIMEOUT_S):

@@ -1,7 +1,7 @@
 """The contract of both transports of requests, and their errors in words.
 
 `blocking` is the standard library's, for a command that does one thing after the other; `session` is
-aiohttp's, for whoever does something else meanwhile.
+aiohttp's, for programs that do something else meanwhile.
 """
 
 import os

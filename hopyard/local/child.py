@@ -1,4 +1,4 @@
-"""A process of the embedded stack: any module, run so that it does not outlive whoever started it.
+"""A process of the embedded stack: any module, run so that it does not outlive its parent.
 
 `python -m hopyard.local.child PARENT_PID MODULE [NAME]` is `python -m MODULE` that gets SIGTERM when its
 parent is gone, however the parent went, and is killed with its whole process group a little later.

@@ -121,7 +121,7 @@ def empty_folder(keep: Path | None) -> Iterator[Path]:
 
 
 def store_of(data: Path, instance: int = 1) -> Path:
-    """Each instance of the estimator has a file of its own: one that was stopped keeps hold of it."""
+    """The store of an instance of the estimator. Each has its own: a stopped process keeps it locked."""
     return data / f"{instance_name('estimator', instance)}.duckdb"
 
 

@@ -77,13 +77,13 @@ class Stack:
         return msgspec.structs.replace(load_settings(os.environ), **self.at_nats())
 
     def at_nats(self) -> dict[str, str]:
-        """The settings that lead there, as the operator."""
+        """The settings with which an operator connects to this stack's NATS."""
         account = str(account_of(self.data, OPERATOR)) if own_accounts(load_settings(os.environ)) else ""
         return {"nats_url": self.nats.url, "nats_credentials": account}
 
     @property
     def token(self) -> str:
-        """An operator's."""
+        """An operator's token for the API."""
         return own_token(self.data)
 
     def page_link(self) -> str:
@@ -166,14 +166,14 @@ def _mode(settings: Settings) -> int:
 
 
 def check_exposure(spec: StackSpec, settings: Settings) -> None:
-    """Raises Invalid for a NATS that others reach and that lets in whoever knows a name."""
+    """Raises Invalid for a NATS that others reach and that asks for a user's name alone."""
     named_only = settings.nats_user and not (settings.nats_password or settings.nats_token)
     if named_only and not loopback(spec.nats.host):
         raise Invalid(f"nats_user without nats_password: at {spec.nats.host} it would let everybody in")
 
 
 def in_clear(spec: StackSpec, settings: Settings) -> str:
-    """What is to be said of a NATS that others reach without TLS; empty: nothing."""
+    """A warning about a NATS that others reach without TLS; empty: there is no need for one."""
     if loopback(spec.nats.host) or settings.nats_certificate:
         return ""
     return (
@@ -297,7 +297,7 @@ def _claim(port: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, no two the same; whoever comes first has them."""
+    """Free ports, all different; another program may still take one first."""
     return HeldPorts(HOST, count).ports
 
 
@@ -318,7 +318,7 @@ async def _until_ready(stack: Stack) -> None:
 
 
 async def is_ready(session: aiohttp.ClientSession, port: int, scheme: str = "http") -> bool:
-    """Whether the service behind a web port of this machine says so; who it is need not be proven."""
+    """Whether the service behind a web port of this machine is ready; its certificate is not checked."""
     try:
         async with session.get(f"{scheme}://{HOST}:{port}/readyz", ssl=False) as response:
             return response.status == 200  # noqa: PLR2004 - HTTP's own number

@@ -78,7 +78,7 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settings_of(spec: StackSpec) -> Settings:
-    """What the services run with, as far as a user decides it.
+    """The services' settings, as far as a user decides them.
 
     Raises Invalid for a bad setting, and for settings that cannot hold together.
     """
@@ -179,7 +179,7 @@ def own_environment(spec: StackSpec, service: str, of: str, port: int) -> dict[s
 
 
 def account_environment(spec: StackSpec, name: str) -> dict[str, str]:
-    """The file of the account by which a process comes to NATS."""
+    """The variable that names the file of a process's account at NATS."""
     if not own_accounts(settings_of(spec)):
         return {}
     return _variables({"nats_credentials": str(account_of(spec.data, name).absolute())})

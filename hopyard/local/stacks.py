@@ -123,7 +123,7 @@ def _entries() -> list[Path]:
 
 
 def _living(data: Path) -> StackFile | None:
-    """What a killed stack left behind names ports that may be anybody's by now."""
+    """The stack of a data folder, if it runs: ports of a killed one may have other owners by now."""
     stack = read_stack_file(data)
     return stack if stack is not None and alive(stack.pid) and _mine(data / "stack.json") else None
 

@@ -167,7 +167,7 @@ async def _read(process: asyncio.subprocess.Process, lines: list[str]) -> None:
 async def _adopt(process: asyncio.subprocess.Process, lines: list[str], begun: Begun) -> None:
     """Add to `begun` what was forked, once it is this process's own.
 
-    What does not become so in time has run nothing yet (`prefork._outlive`), and is killed.
+    A fork that does not become so in time has run nothing yet (`prefork._outlive`), and is killed.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT_S):

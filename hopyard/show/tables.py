@@ -87,7 +87,7 @@ def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
 
 
 def settings_table(settings: Iterable[SettingView]) -> Table:
-    """Each setting with its value and meaning; if somebody set it, also who did, and its default."""
+    """Each setting with its value and meaning; one that was set also with its source and default."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")

@@ -112,7 +112,7 @@ class Admission:
         return []
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
-        """Nothing to repeat: whoever asked before the restart is gone."""
+        """Nothing to repeat: callers from before the restart are gone."""
         return []
 
     # ---- facts

@@ -68,7 +68,7 @@ def keyed(fact: JobSubmitted) -> KeyedJob:
 
 
 def digest_of(spec: JobSpec) -> bytes:
-    """Eight bytes, equal for equal specs, whoever submits them.
+    """Eight bytes, equal for equal specs of any user.
 
     Fields that hold their default do not count, so a version that adds a field gives the same digest.
     """

@@ -21,7 +21,7 @@ PREFIX = "HOPYARD_"
 FILE_VARIABLE = "HOPYARD_SETTINGS"
 """environment variable that holds the path of the settings file"""
 SOURCES_VARIABLE = "HOPYARD_SOURCES"
-"""environment variable with the sources of settings by name, as JSON, from whoever started the process"""
+"""environment variable with the sources of settings by name, as JSON, from the parent process"""
 NOT_SETTINGS = {FILE_VARIABLE, SOURCES_VARIABLE, PREFIX + "SERVICE", PREFIX + "SCENARIO", PREFIX + "PORT"}
 """variables of the image and the compose file that are not settings"""
 ENVIRONMENT, DEFAULT = "environment", "default"

@@ -79,13 +79,13 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def _setup(one: Contender) -> Setup:
-    """What was asked for wins over what the paper says of it."""
+    """The setup of a policy: the paper's, unless other options were asked for."""
     name, asked = parted(one.policy)
     return Setup(written(name, {**PRESETS.get(name, {}), **asked}), {**AS_PUBLISHED, **one.overrides})
 
 
 def reported(options: Options) -> Reported:
-    """Nothing about other jobs than the scenario's own."""
+    """The paper's figures; none for other jobs than the scenario's own."""
     return REPORTED if options.scenario.workload == load_scenario(SCENARIO).workload else {}
 
 

@@ -174,7 +174,7 @@ def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) 
 
 
 def makers(results: Iterable[RunResult]) -> list[str]:
-    """What their event logs depend on beside scenario, seed, settings and code: each different one once."""
+    """Versions and machines that made the runs, on which event logs depend too; each different set once."""
     texts = (", ".join(f"{part} {which}" for part, which in one.made_by.items()) for one in results)
     return sorted({text or "not noted" for text in texts})
 
@@ -226,7 +226,7 @@ def _solves(done: Sequence[tuple[Case, TrialRun]]) -> list[tuple[Case, Solved]]:
 def _reported(
     options: Options, tables: Mapping[str, tuple[str, paper.Reported]]
 ) -> tuple[str, paper.Reported]:
-    """Where and what the paper has about the scenario as it stands; nothing about other arrivals."""
+    """The paper's figures for the scenario as it stands, and their place; none for other arrivals."""
     return ("", {}) if options.traced else tables.get(options.scenario.name, ("", {}))
 
 

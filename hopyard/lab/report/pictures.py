@@ -110,7 +110,7 @@ def sweep(
 
 
 def gantt(outcomes: Mapping[str, Simulated]) -> bytes:
-    """Which job has which GPU when, an arm below the other; white: nobody."""
+    """Which job has which GPU when, an arm below the other; white: idle."""
     span_s = max(hold.ended_at - one.began_at for one in outcomes.values() for hold in one.holds)
 
     def draw(axes: Sequence[Axes]) -> None:

@@ -10,7 +10,7 @@ All GPU time that nodes offered from the first submission to the last end, in pa
 | restarts       | checkpoints, restores, work done twice (`lost_work_gpu_s`)                            |
 | profiling      | GPUs that measure workloads                                                           |
 | beside_waiting | idle, while a job waited, was measured, or was to be                                  |
-| idle           | idle, and nobody waited                                                               |
+| idle           | idle, and no job waited                                                               |
 
 A worker has its GPUs from the order to start it to its end. Speeds of single GPUs are the estimator's, so a
 gang may seem to lose less than nothing.

@@ -26,7 +26,7 @@ CATCH_UP_POLL_REAL_S = 0.02
 BUS_RETRY_REAL_S = 1.0
 LEADER_RETRY_REAL_S = 0.1
 HAND_ON_REAL_S = 2.0
-"""how long the admission that leads may take to answer, before whoever leads by then is asked"""
+"""how long the leading admission may take to answer, before the leader of that moment is asked"""
 
 M = TypeVar("M", bound=Message)
 

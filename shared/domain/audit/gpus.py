@@ -17,7 +17,7 @@ from shared.domain.audit.log import Log, Violation, broken
 def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
     """From WorkerStarted to WorkerStopped, or to a new life of the agent that does not list the worker.
 
-    A rota owns its GPUs as one, and whoever was ordered to take turns in it has them.
+    A rota is one owner of its GPUs, for every placement that was ordered to take turns in it.
     A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
     before anything new starts there.
     """

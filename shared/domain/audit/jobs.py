@@ -46,10 +46,10 @@ def no_job_starts_twice(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 
 
 def no_job_starts_after_its_end(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """Nothing is started for a job by somebody who has read that it ended.
+    """No service that has read the end of a job starts anything for it.
 
     A start may cross the end on its way (a cancellation comes at any time), and then its workers are
-    stopped. But whoever reads the stream and acts on a fact knows all facts before it: an order that
+    stopped. But a service that acts on a fact of the stream knows all facts before it: an order that
     follows a plan from after the end, or a JobStarted that follows a worker from after it, is a mistake.
     """
     if not isinstance(fact, StartOrdered | JobStarted):

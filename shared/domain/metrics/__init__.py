@@ -195,7 +195,7 @@ def raqlr(ledger: Ledger, *, now: float, window_s: float = RAQLR_WINDOW_S) -> fl
 def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
     """How long a waiting job waits in all, roughly: RAQLR × age, seconds (Hops section 3.6).
 
-    What it has waited is part of it. `recent`: the RAQLR. None: the job does not wait, or nobody knows.
+    What it has waited is part of it. `recent`: the RAQLR. None: the job does not wait, or it is not known.
     """
     if record.state not in WAITING or recent is None or record.age_s is None:
         return None

@@ -91,8 +91,7 @@ class _Forward(logging.Handler):
 class _Unparsed(logging.Filter):
     """Logs a request that is no HTTP by the type of its error alone, and only so many within a minute.
 
-    aiohttp would log the line at fault, which may hold a token; and whoever reaches the port can send any
-    number.
+    aiohttp would log the line at fault, which may hold a token; and any client can send any number.
     """
 
     def __init__(self) -> None:

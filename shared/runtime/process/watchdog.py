@@ -1,7 +1,7 @@
 """Ends the process of a leader that is alive and does no work: it reports that, gives up its lease, exits.
 
 What holds the leader up may be a thread that no exception reaches, so the process ends at once, without a
-clean-up. Whoever started it starts it again.
+clean-up. Its supervisor starts it again.
 """
 
 import asyncio

@@ -55,7 +55,7 @@ async def dispatched(data: Path, facts: int, one_by_one: int, guard: Guard) -> D
 
 @asynccontextmanager
 async def dispatching(data: Path, guard: Guard) -> AsyncIterator[Callable[[int, int], Awaitable[Dispatched]]]:
-    """What publishes and reads so many facts in one go, and so many one by one, again and again."""
+    """A function that publishes and reads so many facts at once, and so many one by one."""
     async with (
         nats_server(data / "nats", guard=guard) as server,
         bus_to(server, settings=guard.settings(server.url, PUBLISHER)) as publisher,

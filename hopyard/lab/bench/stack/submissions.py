@@ -63,7 +63,7 @@ async def submit_and_time(data: Path, jobs: int, guard: Guard) -> SubmissionTime
 async def accepting_jobs(
     data: Path, guard: Guard
 ) -> AsyncIterator[Callable[[int], Awaitable[SubmissionTimes]]]:
-    """What takes in so many jobs, again and again; at the end the stream must have them all."""
+    """A function that submits so many jobs and times them; at the end the stream must have all of them."""
     spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
     numbers = itertools.count()
     async with nats_server(data / "nats", guard=guard) as server, _services(spec, server, guard) as lives:
