@@ -74,7 +74,7 @@ def test_a_job_that_only_all_types_together_can_hold_is_accepted() -> None:
         ({"command": ["x" * 300_000]}, "$.command"),
     ],
 )
-def test_a_job_that_cannot_be_is_refused_by_field_and_leaves_nothing(job: dict[str, Any], field: str) -> None:
+def test_an_impossible_job_is_refused_by_field_and_changes_no_state(job: dict[str, Any], field: str) -> None:
     driver = Driver(nodes=(node("a", "v100", 8), node("b", "k80", 4)))
     before = msgspec.msgpack.encode(driver.core.state)
     refused = problem(driver.submit(**job))
@@ -317,7 +317,7 @@ def test_an_unknown_policy_is_refused(policy: str) -> None:
     assert driver.published == []
 
 
-def test_a_restart_knows_jobs_keys_nodes_and_policy_and_goes_on_counting() -> None:
+def test_a_restart_restores_jobs_keys_nodes_policy_and_numbering() -> None:
     driver = Driver()
     driver.fold(joined("n-0"))
     driver.submit(key="k")
@@ -353,7 +353,7 @@ def test_the_core_has_no_timers() -> None:
     assert core.wake(1.0) == []
 
 
-def test_a_model_that_no_emulated_node_knows_is_refused_with_the_list() -> None:
+def test_a_model_unknown_to_all_emulated_nodes_is_refused_with_the_list() -> None:
     driver = Driver()
     known = ("resnet50 on imagenet", "vgg16 on cifar10")
     driver.fold(msgspec.structs.replace(joined(), workloads=known))

@@ -169,7 +169,7 @@ def test_a_gang_that_forms_while_its_leader_stops_does_not_train() -> None:
     assert TrainWorker(P1) not in bench.work
 
 
-def test_a_stop_of_an_unknown_placement_is_answered_and_counts_for_nothing() -> None:
+def test_a_stop_of_an_unknown_placement_is_answered_without_samples() -> None:
     fact = only(Bench().tell(stop()), WorkerStopped)
     assert (fact.outcome, fact.samples_done, fact.leads) == (Outcome.CHECKPOINTED, 0.0, False)
 
@@ -304,14 +304,14 @@ def test_a_worker_that_failed_says_whether_it_would_again(lasting: bool) -> None
     assert (stopped.outcome, stopped.final) == (Outcome.FAILED, lasting)
 
 
-def test_a_report_about_a_worker_that_is_gone_says_nothing() -> None:
+def test_a_report_about_an_unknown_worker_is_ignored() -> None:
     assert Bench().tell(Completed(P1, 1.0)) == []
 
 
 # ---- lives
 
 
-def test_orders_to_an_earlier_life_start_nothing() -> None:
+def test_orders_to_an_earlier_life_start_no_worker() -> None:
     core = Agent(node(), "life-2", MODES)
     for fact in (joined("life-1"), start(), stop("p9")):
         assert core.handle(fact, 5.0) == []
@@ -413,14 +413,14 @@ def test_joining_another_node_s_timing_takes_free_gpus_too() -> None:
     assert bench.core.handle(Asked(8, join), 0.0) == [Reply(8, Refused(reason="3 GPUs wanted, 2 free"))]
 
 
-def test_gpus_in_use_time_nothing() -> None:
+def test_all_reduces_are_not_timed_on_gpus_in_use() -> None:
     bench = Bench()
     up(bench, gpus=3)
     [reply] = bench.core.handle(asked(gpus=2), 0.0)
     assert reply == Reply(7, Refused(reason="2 GPUs wanted, 1 free"))
 
 
-def test_gpus_that_are_withheld_time_nothing() -> None:
+def test_all_reduces_are_not_timed_on_withheld_gpus() -> None:
     bench = Bench(seen=GpusSeen(busy={0: "in use by process 7"}, broken={}))
     up(bench, gpus=1)
     [work] = bench.core.handle(asked(gpus=2), 0.0)

@@ -48,7 +48,7 @@ def test_a_gpu_that_only_our_work_uses_is_not_withheld() -> None:
     assert [withheld(facts) for facts in looks] == [[], [], []]
 
 
-def test_memory_that_a_worker_gives_back_a_moment_later_withholds_nothing() -> None:
+def test_memory_freed_shortly_after_a_worker_s_end_withholds_no_gpu() -> None:
     bench = Bench()
     bench.tell(start(gpus=1))
     bench.tell(busy(0), at=2.0)

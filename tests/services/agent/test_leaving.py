@@ -60,7 +60,7 @@ def test_a_later_order_is_refused_with_the_reason() -> None:
     assert bench.work == []
 
 
-def test_an_operators_drain_ends_nothing_here() -> None:
+def test_an_operators_drain_does_not_stop_workers() -> None:
     bench = Bench()
     bench.tell(start("p1"))
     bench.work.clear()

@@ -44,7 +44,7 @@ def test_an_order_refused_for_its_mode_claims_no_gpus() -> None:
     assert set(bench.owners()) == {0, 1, 2, 3}
 
 
-def test_a_relaxed_gang_is_run_and_shows_the_estimator_nothing() -> None:
+def test_a_relaxed_gang_is_run_and_sends_no_observations() -> None:
     bench = Bench()
     bench.tell(start(gang=[(node(), 2)], sync=Relaxed(tasks=((3, 1),))))
     assert bench.work
@@ -83,7 +83,7 @@ def test_waiting_that_even_the_slowest_gpu_has_is_not_subtracted() -> None:
     assert seen[THERE].throughput == 32.0
 
 
-def test_waiting_for_another_type_says_nothing_about_loading() -> None:
+def test_waiting_for_another_type_is_not_reported_as_loading() -> None:
     assert [sample.wait_s for sample in mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}).values()] == [(), ()]
 
 
@@ -94,5 +94,5 @@ def test_a_gang_of_unlike_gpus_without_waiting_times_is_not_observed(
     assert mixed(wait_s) == {}
 
 
-def test_a_wait_longer_than_an_iteration_teaches_nothing() -> None:
+def test_a_wait_longer_than_an_iteration_is_not_observed() -> None:
     assert list(mixed({HERE: (1.5,), THERE: (0.0,)})) == [THERE]

@@ -153,7 +153,7 @@ def test_an_order_given_while_the_agent_was_away_does_not_start() -> None:
     assert not any(isinstance(fact, WorkerStarted | WorkerStopped) for fact in stage.facts)
 
 
-def test_a_stop_right_after_the_start_leaves_nothing() -> None:
+def test_a_stop_right_after_the_start_leaves_no_worker() -> None:
     async def scene(stage: Stage) -> None:
         stage.live("1")
         await asyncio.sleep(5.0)
@@ -165,7 +165,7 @@ def test_a_stop_right_after_the_start_leaves_nothing() -> None:
     assert stage.beats[-1].workers == ()
 
 
-def test_the_same_story_goes_the_same_way_twice() -> None:
+def test_the_same_orders_give_the_same_facts_twice() -> None:
     assert played(one_job).facts == played(one_job).facts
 
 
@@ -214,7 +214,7 @@ def test_an_unknown_world_is_refused_by_name(name: str) -> None:
         WORLDS.load(name)
 
 
-def test_a_runner_of_ones_own_takes_the_emulated_ones_place() -> None:
+def test_a_given_runner_replaces_the_emulated_one() -> None:
     world = WORLDS.load(SETTINGS.world)(SETTINGS)
     runner = EmulatedRunner(world, LoopClock(), startup_s=0.0, checkpoint_s=0.0, observe_every_s=60.0)
     ports = Ports(bus=MemoryBus(LoopClock()), clock=LoopClock())

@@ -294,7 +294,7 @@ def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> No
 # ---- the prediction log, refinement, calibration
 
 
-def test_an_execution_goes_to_the_prediction_log() -> None:
+def test_an_execution_is_written_to_the_prediction_log() -> None:
     driver = Driver().tell(*whole_life())
     driver.perform(driver.core.wake(5.0 + FLUSH_S))
     [execution] = driver.store.executions()
@@ -321,7 +321,7 @@ def test_accuracy_is_a_question() -> None:
     assert [(row.key, row.accuracy) for row in report.rows] == [(("resnet-18",), 1.0)]
 
 
-def test_accuracy_by_nothing_known_is_refused() -> None:
+def test_accuracy_by_an_unknown_key_is_refused() -> None:
     driver = Driver().tell(Asked(1, ShowAccuracy(by=("moon",))))
     assert isinstance(driver.replies[-1], Refused)
 

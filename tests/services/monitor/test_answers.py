@@ -351,7 +351,7 @@ def test_the_expected_wait_is_the_recent_latency_ratio_times_the_age() -> None:
     assert why(joined(), *earlier, *in_queue(), now=100).expected_wait_s == pytest.approx(50)
 
 
-def test_a_waiting_job_shows_its_expected_wait_wherever_it_is_listed() -> None:
+def test_a_waiting_job_shows_its_expected_wait_in_every_list() -> None:
     earlier = [*in_queue("a"), started("a", at=50), completed("a", at=60)]
     world = World(joined(), *earlier, *in_queue())
     world.now = 100
@@ -378,7 +378,7 @@ def test_nodes_show_their_jobs_and_when_they_were_heard() -> None:
     assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("alive", 5, {JOB: 3}, 1.5)
 
 
-def test_a_lost_node_has_nothing_to_give() -> None:
+def test_a_lost_node_has_no_free_gpus() -> None:
     view = World(joined(), worker_started(), lost()).ask(ListNodes())
     assert isinstance(view, NodePage)
     [node] = view.nodes

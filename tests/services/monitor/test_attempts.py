@@ -97,7 +97,7 @@ def test_work_repeated_after_a_lost_checkpoint_is_progress() -> None:
     assert run(world, 3, interrupted(3), saved=200.0) == []
 
 
-def test_preemptions_by_plans_and_lost_nodes_count_for_nothing() -> None:
+def test_preemptions_by_plans_and_lost_nodes_are_no_failed_attempts() -> None:
     world = a_job()
     for number in range(1, 9):
         assert run(world, number, reason=PreemptReason.PLAN) == []
@@ -137,7 +137,7 @@ def test_a_failure_stands_out_from_the_interruptions_that_it_caused() -> None:
     assert (move.reason, move.detail, move.exit_code) == (PreemptReason.FAILED, "exit 3", 3)
 
 
-def test_a_job_fails_for_good_when_its_retries_are_used_up() -> None:
+def test_a_job_fails_when_its_retries_are_used_up() -> None:
     world = a_job(retries=1)
     assert run(world, 1, failed(1), failed(1, leads=False), reason=PreemptReason.FAILED) == []
     world.tell(start_ordered(place="pl-2"), started(place="pl-2"))
@@ -153,7 +153,7 @@ def test_a_job_done_before_its_start_is_reported_completes_at_the_report() -> No
 # ---- the time limit
 
 
-def test_a_job_fails_when_it_has_run_for_its_time_limit_however_often_it_was_stopped() -> None:
+def test_a_job_fails_at_its_time_limit_over_all_of_its_runs() -> None:
     world = a_job(time_limit_s=120.0)
     run(world, 1, reason=PreemptReason.PLAN)
     run(world, 2, reason=PreemptReason.PLAN)

@@ -61,7 +61,7 @@ def test_a_failed_copy_does_not_fail_the_job_unless_it_is_the_last() -> None:
     assert end.reason == "exit 3"
 
 
-def test_a_failed_copy_beside_one_that_saved_fails_nothing() -> None:
+def test_a_failed_copy_beside_one_that_saved_does_not_fail_the_job() -> None:
     world = trains()
     world.tell(share_done(ONE))
     assert world.tell(worker_stopped(node_id=TWO, outcome=Outcome.FAILED, samples_done=0.0)) == []
@@ -82,7 +82,7 @@ def test_checkpoints_of_copies_add_up() -> None:
     assert (record(world).samples_done, record(world).checkpoints) == (300.0, 2)
 
 
-def test_a_merge_is_no_restart_and_loses_nothing() -> None:
+def test_a_merge_is_no_restart_and_loses_no_work() -> None:
     world = trains()
     world.tell(worker_stopped(at=60.0, node_id=ONE, outcome=Outcome.CHECKPOINTED, samples_done=200.0))
     world.tell(worker_stopped(at=61.0, node_id=TWO, outcome=Outcome.CHECKPOINTED, samples_done=100.0))

@@ -46,7 +46,7 @@ def test_a_job_is_not_complete_when_another_of_the_gang_is() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMPLETED, Outcome.FAILED])
-def test_a_node_that_was_never_ordered_to_run_the_job_ends_nothing(outcome: Outcome) -> None:
+def test_a_node_without_an_order_cannot_end_the_job(outcome: Outcome) -> None:
     """Its agent may say so of its own node; what it says of others' jobs is a lie."""
     world = running()
     world.tell(joined("another"))
@@ -56,7 +56,7 @@ def test_a_node_that_was_never_ordered_to_run_the_job_ends_nothing(outcome: Outc
     assert world.tell(worker_stopped(at=91)) != []
 
 
-def test_a_worker_of_an_earlier_placement_completes_nothing() -> None:
+def test_a_worker_of_an_earlier_placement_does_not_complete_the_job() -> None:
     world = running()
     world.tell(preempted(), started(place="pl-2"))
     assert world.tell(worker_stopped(place="pl-1")) == []
@@ -73,7 +73,7 @@ def test_one_failed_worker_fails_the_job(leads: bool) -> None:  # noqa: FBT001 -
     assert fact.reason == "exit 3"
 
 
-def test_a_job_is_failed_once_however_many_workers_do() -> None:
+def test_a_job_with_several_failed_workers_fails_once() -> None:
     world = running()
     world.tell(worker_stopped(outcome=Outcome.FAILED), worker_stopped(outcome=Outcome.FAILED, leads=False))
     assert [type(fact) for fact in world.published] == [JobFailed]
@@ -84,13 +84,13 @@ def test_a_gang_that_fails_while_it_comes_up_fails_the_job() -> None:
     assert len(world.tell(worker_stopped(outcome=Outcome.FAILED))) == 1
 
 
-def test_a_placement_taken_back_fails_nothing_any_more() -> None:
+def test_a_preempted_placement_can_no_longer_fail_the_job() -> None:
     world = running()
     world.tell(preempted())
     assert world.tell(worker_stopped(outcome=Outcome.FAILED)) == []
 
 
-def test_a_refusal_by_the_node_fails_nothing() -> None:
+def test_a_refusal_by_a_node_does_not_fail_the_job() -> None:
     world = World(joined(), *in_queue(), start_ordered())
     assert world.tell(worker_stopped(outcome=Outcome.REFUSED)) == []
 

@@ -41,7 +41,7 @@ def test_heartbeats_of_an_earlier_life_keep_no_node_alive() -> None:
     assert len(world.until(LEASE_S)) == 1
 
 
-def test_heartbeats_of_a_node_that_never_joined_say_nothing() -> None:
+def test_heartbeats_of_an_unknown_node_are_ignored() -> None:
     world = World()
     assert world.hear(heartbeat(), at=1) == []
     assert world.monitor.next_wakeup() is None
@@ -110,7 +110,7 @@ def test_a_node_that_was_lost_before_a_restart_is_not_lost_again() -> None:
     assert world.until(200) == []
 
 
-def test_silence_says_nothing_while_the_bus_is_away() -> None:
+def test_no_node_is_lost_by_silence_while_the_bus_is_away() -> None:
     world = World(joined())
     for at in (4.0, 8.0, 12.0):
         world.now = at

@@ -67,7 +67,7 @@ def training(*, at: float = 10.0) -> list[Event]:
 # ---- the timeline
 
 
-def test_a_holding_goes_from_the_start_of_the_processes_to_their_end() -> None:
+def test_a_holding_lasts_from_the_start_of_the_processes_to_their_end() -> None:
     world = World(*training())
     [going_on] = timeline(world).holdings
     assert (going_on.node_id, going_on.job_id, going_on.gpu_indices) == (NODE, JOB, (0, 1))
@@ -93,7 +93,7 @@ def test_a_reader_gets_the_changes_since_its_revision() -> None:
     assert timeline(world, second.revision).holdings == ()
 
 
-def test_a_long_answer_comes_in_parts_that_miss_nothing() -> None:
+def test_a_long_answer_comes_in_complete_parts() -> None:
     ends = [Outcome.CHECKPOINTED] * 3
     facts: list[Event] = [joined()]
     for number, outcome in enumerate(ends):

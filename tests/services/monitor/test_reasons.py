@@ -62,7 +62,7 @@ def explained(*facts: Event, now: float = 100.0, job_id: str = JOB) -> WhyView:
     return view
 
 
-def test_a_job_left_out_knows_its_place_and_its_standing() -> None:
+def test_a_job_left_out_shows_its_place_and_its_standing() -> None:
     view = explained(*held())
     assert (view.position, view.queue_length, view.standing, view.wait_s) == (2, 2, MINE, 98.0)
     assert view.plan is not None

@@ -102,5 +102,5 @@ def test_a_refused_placement_names_the_job_that_took_its_place() -> None:
     assert [one.job_id for one in refused.cause.to] == ["third"]
 
 
-def test_a_fragment_plan_ends_nothing() -> None:
+def test_a_fragment_plan_ends_no_placement() -> None:
     assert running().plan(place("p2", OTHER, b=4), kind=PlanKind.FRAGMENT)[0].tag() == "worker.start-ordered"

@@ -242,7 +242,7 @@ def test_a_copy_on_a_node_that_takes_its_leave_leaves_alone() -> None:
     assert bench.core.state.jobs[JOB].samples_done == 64.0 + 5e5
 
 
-def test_a_placer_that_was_killed_knows_the_copies_from_the_stream() -> None:
+def test_a_killed_placer_restores_copies_from_the_stream() -> None:
     bench, placement = stage(), forked("p1", a=0.5, b=0.2, c=0.3)
     bench.start(placement)
     saved(bench, placement, B, 100.0)

@@ -141,7 +141,7 @@ def test_a_job_whose_last_worker_completed_is_not_placed_again() -> None:
     assert refused.reason == "the job's last worker has ended it"
 
 
-def test_a_move_that_crosses_the_jobs_end_starts_nothing() -> None:
+def test_a_move_that_crosses_the_job_s_end_starts_no_worker() -> None:
     bench = Bench()
     old = place("p1", a=4)
     bench.start(old)
@@ -173,7 +173,7 @@ def test_a_lost_node_ends_its_gangs_with_the_last_checkpoint() -> None:
     assert (preempted.reason, preempted.samples_done) == (PreemptReason.NODE_LOST, 300.0)
 
 
-def test_nothing_starts_on_a_returned_node_before_its_stale_work_has_stopped() -> None:
+def test_a_returned_node_starts_no_worker_before_its_stale_ones_have_stopped() -> None:
     bench = Bench(nodes=(A,))
     stale, new = place("p1", a=4), place("p2", a=4)
     bench.start(stale)
@@ -288,7 +288,7 @@ def test_a_planned_measurement_is_given_back_with_the_reason(job: JobId, node: N
     assert only(PlacementRefused, facts).reason == reason
 
 
-def test_a_replay_gives_the_same_state_and_resume_has_nothing_to_add() -> None:
+def test_a_replay_gives_the_same_state_and_resume_publishes_no_fact() -> None:
     bench = Bench()
     old = place("p1", a=4)
     bench.start(old)

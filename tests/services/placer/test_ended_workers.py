@@ -96,7 +96,7 @@ def test_the_end_of_a_refused_placement_s_worker_does_not_end_the_job(outcome: O
     assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
 
 
-def test_a_worker_that_is_done_before_its_gang_was_whole_completes_nothing() -> None:
+def test_a_worker_done_before_its_gang_was_whole_does_not_complete_the_job() -> None:
     bench = Bench()
     placement = place("p1", a=2, b=2)
     bench.plan(placement)

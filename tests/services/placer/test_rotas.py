@@ -108,7 +108,7 @@ def test_a_job_joins_a_rota_only_once_a_pending_measurement_is_given_back() -> N
     assert (StartOrdered, "p2") in seen(bench.tell(ProfilingPlanned(at=390.0, round=2, runs=())))
 
 
-def test_other_turns_go_to_the_nodes_and_nothing_starts_again() -> None:
+def test_new_turns_are_sent_to_the_nodes_without_restarts() -> None:
     bench = bench_of_turns()
     for each in (ONE, TWO):
         bench.start(each)

@@ -82,7 +82,7 @@ def test_a_measurement_under_way_elsewhere_is_waited_for() -> None:
     assert "no train.py" in profiled.unusable[GpuType("A")]
 
 
-def test_a_node_that_lacks_it_says_nothing_of_its_type() -> None:
+def test_a_node_without_the_program_does_not_rule_out_its_type() -> None:
     there = driver("a0", "a1")
     lacks(there, *runs(there))
     there.tell(measured(runs(there)[1]))

@@ -151,7 +151,7 @@ def test_two_jobs_of_one_workload_are_measured_once() -> None:
     assert [(fact.job_id, fact.known) for fact in driver.all(JobProfiled)] == [("j1", False), ("j2", True)]
 
 
-def test_a_type_on_which_the_job_fails_for_good_is_out() -> None:
+def test_a_type_with_a_lasting_failure_is_unusable() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
     first, second = driver.next_round()
     driver.tell(failed(first), measured(second))
@@ -184,7 +184,7 @@ def test_types_that_fail_for_different_reasons_are_named_with_theirs() -> None:
     assert rejected.reason == "it runs on no GPU type: A: no such model; B: out of memory"
 
 
-def test_a_rejected_job_says_nothing_about_the_next_one_of_its_workload() -> None:
+def test_a_rejected_job_does_not_reject_the_next_one_of_its_workload() -> None:
     driver = Driver().tell(joined(), submitted("j1"))
     driver.tell(*(failed(run) for run in driver.next_round()), submitted("j2"))
     assert len(driver.next_round()) == 1
@@ -405,7 +405,7 @@ def test_invalid_loading_times_are_refused() -> None:
         assert isinstance(reply.message, Refused)
 
 
-def test_a_fit_that_failed_is_said() -> None:
+def test_a_failed_fit_is_refused_with_the_reason() -> None:
     core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
     failed_fit = WorkFailed(FitTimes(3, (0.1,)), "no memory")
     assert core.handle(failed_fit, 0.0) == [Reply(3, Refused(reason="no memory"))]

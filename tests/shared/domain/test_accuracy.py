@@ -170,5 +170,5 @@ def test_short_executions_may_be_left_out() -> None:
     assert worth_measuring([ran(seconds=59.0), ran(seconds=60.0)], 60.0) == [ran(seconds=60.0)]
 
 
-def test_nothing_has_no_figures() -> None:
+def test_an_empty_report_has_no_figures() -> None:
     assert report([], ("layer",)).overall is None

@@ -68,11 +68,11 @@ def running(job_id: str = JOB, *, place: str = "pl-1", gpu: int = 0) -> list[Eve
 # ---- all is well
 
 
-def test_a_whole_life_breaks_nothing() -> None:
+def test_a_complete_job_breaks_no_rule() -> None:
     assert rules(*whole_life(), drained=True) == []
 
 
-def test_a_fact_published_twice_breaks_nothing() -> None:
+def test_a_fact_published_twice_breaks_no_rule() -> None:
     assert rules(*(fact for fact in whole_life() for _ in range(2)), drained=True) == []
 
 
@@ -146,7 +146,7 @@ def test_a_measurement_must_not_start_after_the_end() -> None:
     assert rules(*log, start_ordered(place="pf-1", profile_iterations=30)) == ["start-after-end"]
 
 
-def test_nothing_starts_that_no_plan_asked_for() -> None:
+def test_no_job_starts_without_a_plan() -> None:
     assert rules(joined(), *in_queue(), start_ordered(place="pl-9")) == ["start-unplanned"]
 
 

@@ -53,7 +53,7 @@ def test_settings_that_break_a_condition_are_refused_with_names_and_reason(names
     assert str(refused.value).endswith(broken.reason)
 
 
-def test_values_are_said_and_a_password_is_not() -> None:
+def test_conflicting_values_are_shown_except_passwords() -> None:
     with pytest.raises(ConflictingSettings, match=r"^heartbeat_real_s=8 and node_lease_real_s=6 cannot"):
         check_together(Settings(heartbeat_real_s=8.0))
     with pytest.raises(ConflictingSettings, match=r"^nats_password and nats_user= cannot"):

@@ -302,7 +302,7 @@ def test_the_largest_safe_batch_fits_for_any_fixed_part_of_the_memory(
         assert share * (fixed + (1.0 - fixed) * most / batch_size) <= 1.0 - gangs.MEMORY_SPARED + 1e-9
 
 
-def test_memory_that_nothing_takes_bounds_a_batch_too() -> None:
+def test_a_batch_is_bounded_even_where_memory_use_is_zero() -> None:
     assert gangs.batch_most(100, 0.0) == gangs.batch_most(100, 1e-9) == 6400
     assert gangs.batch_most(100, 0.475) == 200
     assert gangs.batch_most(100, 1.0) == 100

@@ -59,7 +59,7 @@ def test_the_part_that_backward_cannot_hide_is_the_model_s_own() -> None:
         (0.0, 25e6, 0.2),
     ],
 )
-def test_the_last_bucket_of_gradients_hides_behind_nothing(
+def test_the_last_bucket_of_gradients_is_not_hidden(
     parameters: float, bucket_bytes: float, expected: float
 ) -> None:
     assert unhidden_share(parameters, bucket_bytes) == pytest.approx(expected)
@@ -95,7 +95,7 @@ def test_to_the_letter_pattern_2_has_no_update() -> None:
 
 
 @pytest.mark.parametrize("word", DEPARTURES)
-def test_every_equation_can_be_had_to_the_letter_by_itself(word: str) -> None:
+def test_each_equation_can_be_switched_to_the_letter_by_itself(word: str) -> None:
     every = msgspec.structs.asdict(law_of("all"))
     assert not any(every.values())
     [changed] = [name for name, ours in msgspec.structs.asdict(law_of(word)).items() if not ours]
@@ -110,7 +110,7 @@ def test_unless_asked_no_equation_is_to_the_letter() -> None:
     assert law_of("") == OURS
 
 
-def test_rows_are_worked_out_together_as_each_alone() -> None:
+def test_rows_give_the_same_together_as_alone() -> None:
     """Two rows of every argument: pattern 1 hides 0.1 s of data, pattern 2 does not."""
     taken = iteration_s(
         data_s=np.array([0.1, 0.1]),

@@ -59,7 +59,7 @@ def test_a_job_file_says_how_its_processes_are_started() -> None:
     assert checkpoints == ("/data/checkpoints", 60.0, 90.0)
 
 
-def test_a_job_file_that_says_nothing_of_it_has_no_limits() -> None:
+def test_a_job_file_without_limits_has_the_defaults() -> None:
     spec = written("")
     assert (spec.command, spec.working_directory, spec.environment, spec.image) == ((), "", {}, "")
     assert (spec.cpus, spec.memory, spec.time_limit_s) == (None, None, None)

@@ -37,7 +37,7 @@ def job(*facts: Event) -> JobRecord:
     return ledger_of(facts).jobs[JOB]
 
 
-def test_a_job_goes_through_its_states_with_their_times() -> None:
+def test_the_times_of_all_states_of_a_job_are_recorded() -> None:
     record = job(*whole_life())
     assert (record.state, record.submitted_at, record.started_at, record.ended_at) == (
         JobState.COMPLETED,

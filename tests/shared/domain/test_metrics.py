@@ -177,7 +177,7 @@ def test_by_default_raqlr_looks_back_four_hours(after_s: float, lately: list[flo
     assert found == (pytest.approx(sum(lately) / len(lately)) if lately else None)
 
 
-def test_raqlr_counts_jobs_however_they_ended() -> None:
+def test_raqlr_counts_jobs_with_any_end() -> None:
     ledger = ledger_of([*two_jobs(), *in_queue("c", at=60), cancelled("c", at=150)])  # waited 90 s in vain
     assert raqlr(ledger, now=160, window_s=50) == pytest.approx((0.3 + 0.9) / 2)
 

@@ -108,7 +108,7 @@ async def test_a_key_too_long_is_refused() -> None:
         ({"gpus": 5_000}, "$.gpus"),
     ],
 )
-async def test_a_wrong_field_is_named_and_nothing_stored(job: dict[str, Any], field: str) -> None:
+async def test_a_job_with_a_wrong_field_is_refused_and_not_stored(job: dict[str, Any], field: str) -> None:
     async with serving() as api:
         problem = await refused(api, "POST", "/v1/jobs", 422, job_body(**job))
         assert problem.field == field
@@ -221,7 +221,7 @@ async def test_a_job_is_cancelled_once() -> None:
         await refused(api, "DELETE", "/v1/jobs/train-1", 409)
 
 
-async def test_jobs_are_listed_by_page_with_a_token_that_says_nothing() -> None:
+async def test_page_tokens_of_job_lists_are_opaque() -> None:
     async with serving() as api:
         api.views[ListJobs] = JobPage(jobs=(VIEW,), next="train-1")
         page = await api.body("GET", "/v1/jobs?state=running,queued&project=lab&user=ada&sort=active&limit=1")
@@ -385,7 +385,7 @@ async def test_before_the_core_is_there_the_api_says_so() -> None:
 
 
 @pytest.mark.parametrize("shown", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer \xe9"}])
-async def test_without_the_token_nothing_is_shown(shown: dict[str, str]) -> None:
+async def test_calls_without_the_token_are_refused(shown: dict[str, str]) -> None:
     async with serving(api_token="secret") as api:
         _, headers = await api.call("GET", "/v1/policy", 401, headers=shown)
         assert headers["WWW-Authenticate"] == "Bearer"

@@ -78,7 +78,7 @@ async def test_output_can_be_limited_to_one_rank() -> None:
         assert [line["text"] for line in await lines(api, "?rank=1")] == ["one"]
 
 
-async def test_a_node_that_does_not_answer_is_said_and_the_others_are_shown() -> None:
+async def test_a_node_that_does_not_answer_is_reported_and_the_others_are_shown() -> None:
     async with job_on(Agent("a", r0=[(1.0, "one")]), silent=["b"]) as api:
         problem, line = await lines(api)
         assert problem["node"] == "b"
@@ -86,7 +86,7 @@ async def test_a_node_that_does_not_answer_is_said_and_the_others_are_shown() ->
         assert line["text"] == "one"
 
 
-async def test_an_agent_that_keeps_nothing_says_so() -> None:
+async def test_an_agent_that_keeps_no_output_is_reported() -> None:
     agent = Agent("a")
     agent.refuses = "kept nowhere"
     async with job_on(agent) as api:

@@ -66,7 +66,7 @@ async def test_no_other_file_is_served(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", OURS, ids=lambda path: str(path.name))
-def test_the_page_takes_nothing_from_elsewhere_and_no_text_as_markup(path: str) -> None:
+def test_the_page_loads_no_foreign_files_and_shows_text_as_text(path: str) -> None:
     text = FOLDER.joinpath(path).read_text("utf-8")
     addresses = set(re.findall(r"https?://[^\s\"')]+", text)) - {"http://www.w3.org/2000/svg"}
     assert addresses == set()

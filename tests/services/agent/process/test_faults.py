@@ -55,7 +55,7 @@ async def test_a_process_that_ignores_its_stop_is_killed_when_its_grace_is_over(
         assert await node.ended() == Stopped(P1, 0.0)
 
 
-async def test_a_process_in_a_session_of_its_own_goes_with_its_worker() -> None:
+async def test_a_process_in_its_own_session_ends_with_its_worker() -> None:
     async with running_node() as node:
         await node.trained(order("child", "exit=1", "rank=0"))
         assert isinstance(await node.ended(), Failed)
@@ -98,7 +98,7 @@ async def test_a_job_that_exceeds_its_memory_fails() -> None:
 
 
 @pytest.mark.skipif(not has_groups(), reason="no control groups to be had here")
-async def test_a_limit_that_a_node_cannot_set_is_said() -> None:
+async def test_a_limit_that_a_node_cannot_set_is_reported_in_the_output() -> None:
     async with running_node() as node:
         await node.trained(order("iterations=1", cpus=0.5, memory=1e9))
         assert isinstance(await node.ended(), Completed)

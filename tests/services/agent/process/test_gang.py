@@ -159,13 +159,13 @@ def test_a_stop_beside_a_failure_does_not_hide_it() -> None:
     assert isinstance(last_of(gang.ended(0, KILLED)), Failed)
 
 
-def test_a_stop_before_anything_began_begins_nothing() -> None:
+def test_a_stop_before_the_start_starts_no_rank() -> None:
     gang = a_gang(order(samples_done=8.0))
     assert last_of(gang.stop()) == Stopped(P1, 8.0)
     assert gang.begin() == []
 
 
-def test_a_measurement_out_of_gpu_memory_fails_for_good() -> None:
+def test_a_measurement_out_of_gpu_memory_is_a_lasting_failure() -> None:
     gang = a_gang(order(profile_iterations=10))
     gang.begin()
     gang.heard(0, messages.FailedMessage("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"))
@@ -284,7 +284,7 @@ def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(has_plugin:
     assert NO_TASKS in last.reason
 
 
-def test_checkpoints_that_are_damaged_or_cannot_be_written_are_said() -> None:
+def test_damaged_and_unwritten_checkpoints_are_reported_in_the_output() -> None:
     gang = trained(order())
     assert isinstance(gang.heard(0, messages.DamagedMessage("80.pt", "bad magic"))[0], PrintLine)
     assert isinstance(gang.heard(0, messages.UnsavedMessage("No space left on device"))[0], PrintLine)

@@ -46,7 +46,7 @@ def test_the_next_agent_reads_on_where_the_last_one_was(files: RankFiles) -> Non
     assert Tail(files).lines() == ["two"]
 
 
-def test_a_line_without_an_end_is_not_waited_for_for_ever(files: RankFiles) -> None:
+def test_an_overlong_line_is_read_without_its_end(files: RankFiles) -> None:
     tail = Tail(files)
     printed(files, b"x" * LINE_MAX_BYTES)
     assert tail.lines() == ["x" * LINE_MAX_BYTES]

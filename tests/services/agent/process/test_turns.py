@@ -189,7 +189,7 @@ async def test_a_worker_that_does_not_fit_is_refused_with_the_numbers() -> None:
         await stopped(node, A)
 
 
-async def test_a_worker_that_is_found_not_to_fit_goes_after_its_first_turn() -> None:
+async def test_a_worker_whose_memory_does_not_fit_is_ended_after_its_first_turn() -> None:
     async with running_node() as node:
         await node.trained(in_rota("a", "memory-of-gpu=3e9", f"turns={TURN_S}"))
         await turns(node, A)

@@ -39,7 +39,7 @@ def test_processes_come_up_after_the_startup_time() -> None:
     assert played(scene).reports == [(10.0, Started(P1))]
 
 
-def test_nothing_trains_before_the_gang_has_formed() -> None:
+def test_no_worker_trains_before_its_gang_has_formed() -> None:
     async def scene(play: Play) -> None:
         play.runner.start(start(), (0,))
         await asyncio.sleep(500.0)
@@ -77,7 +77,7 @@ def test_a_gang_runs_on_all_its_gpus() -> None:
 
 
 @pytest.mark.parametrize("done", [0.0, 1e12])
-def test_a_copy_ends_at_its_share_however_far_the_job_is(done: float) -> None:
+def test_a_copy_ends_exactly_at_its_share_in_a_huge_job(done: float) -> None:
     """100 samples at 2 samples/s: less than what rounding is for the whole job."""
     order = msgspec.structs.replace(start(spec=job(2e12), samples_done=done), until=done + 100.0)
 
@@ -216,7 +216,7 @@ def test_a_measurement_takes_its_start_and_its_iterations() -> None:
     assert len(done.measured.iteration_s) == 10
 
 
-def test_measuring_a_job_too_large_for_the_gpu_fails_for_good() -> None:
+def test_measuring_a_job_too_large_for_the_gpu_is_a_lasting_failure() -> None:
     async def scene(play: Play) -> None:
         play.runner.start(start(profile_iterations=10, spec=job(model="huge")), (0,))
 
@@ -267,7 +267,7 @@ def test_a_job_prints_where_it_starts_how_it_goes_on_and_how_it_ends() -> None:
     ]
 
 
-def test_a_follower_prints_by_its_rank_and_knows_no_progress() -> None:
+def test_a_follower_prints_under_its_rank_and_reports_no_progress() -> None:
     async def scene(play: Play) -> None:
         play.runner.start(start(gang=[(node(HERE), 1), (node(BEFORE), 2)]), (3,))
         await asyncio.sleep(20.0)
@@ -289,7 +289,7 @@ def test_a_measurement_prints_that_it_is_one_and_a_failure_why() -> None:
     assert sorted(texts[2:]) == ["failed: out of memory", "measured"]
 
 
-def test_epochs_are_said_where_the_data_set_has_a_size() -> None:
+def test_epochs_are_printed_where_the_data_set_has_a_size() -> None:
     workload = msgspec.structs.replace(job().workload, dataset_samples=250)
     order = start(spec=msgspec.structs.replace(job(), workload=workload), samples_done=500.0)
     assert saved(order, 500.0) == "checkpoint at 500 of 1000 samples (50.0%), epoch 2.0 of 4.0"

@@ -96,7 +96,7 @@ def test_jobs_of_a_rota_divide_its_time_by_turns() -> None:
     assert ends == {PlacementId("p2"): pytest.approx(400.0), P1: pytest.approx(500.0)}
 
 
-def test_a_job_that_another_node_leads_takes_its_turns_and_counts_nothing_here() -> None:
+def test_a_job_led_by_another_node_takes_its_turns_and_counts_no_samples_here() -> None:
     """On two GPUs p1 alone would take 250 s; p2 goes after 200 s, with 400 of p1's 1,000 samples done."""
 
     def led(order: StartOrdered, *tasks: tuple[int, ...]) -> StartOrdered:

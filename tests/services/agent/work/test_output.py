@@ -69,7 +69,7 @@ def test_lines_come_back_with_their_time_by_rank(tmp_path: Path, files: Files) -
     assert page.ranks[0].lines[0].at == 10.5
 
 
-def test_a_job_that_printed_nothing_has_no_ranks(tmp_path: Path, files: Files) -> None:
+def test_a_job_without_output_has_no_ranks(tmp_path: Path, files: Files) -> None:
     assert read(files(tmp_path / "none")) == OutputPage(ranks=())
 
 

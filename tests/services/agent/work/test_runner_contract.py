@@ -224,7 +224,7 @@ async def test_a_measurement_needs_no_gang(node: ANode) -> None:
     await quiet(node)
 
 
-async def test_a_call_again_changes_nothing(node: ANode) -> None:
+async def test_a_repeated_call_changes_nothing(node: ANode) -> None:
     order = node.endless()
     started = await up(node, order)
     node.runner.start(order, (0,))

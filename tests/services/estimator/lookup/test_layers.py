@@ -81,14 +81,14 @@ def test_evidence_of_one_gpu_count_says_nothing_of_another() -> None:
 SPREAD_OUT = observed("a0", configuration={"a0": 4, "a1": 4}, throughput=40.0)
 
 
-def test_distributed_evidence_goes_by_nodes_and_gpus() -> None:
+def test_distributed_evidence_is_kept_by_nodes_and_gpus() -> None:
     asked = wanted({"a0": 5, "a1": 3}, {"a0": 1, "a1": 1}, {"a0": 8}, nodes=NODES)
     found = answer(asked, *[SPREAD_OUT] * 3)
     assert found.throughput[0] == pytest.approx(8 * 40.0)
     assert layers(found) == ["entity", "theory", "theory"]
 
 
-def test_to_the_letter_distributed_evidence_goes_by_the_number_of_nodes() -> None:
+def test_to_the_letter_distributed_evidence_is_kept_by_the_number_of_nodes() -> None:
     store = MemoryStore(half_life_s=1e6, counts=False)
     asked = wanted({"a0": 1, "a1": 2}, {"a0": 4}, nodes=NODES)
     found = answer(asked, *[SPREAD_OUT] * 3, store=store, law=law_of("evidence"))
@@ -96,7 +96,7 @@ def test_to_the_letter_distributed_evidence_goes_by_the_number_of_nodes() -> Non
     assert layers(found) == ["entity", "theory"]
 
 
-def test_to_the_letter_evidence_of_one_node_goes_by_its_gpus_still() -> None:
+def test_to_the_letter_evidence_of_one_node_is_kept_by_gpus() -> None:
     store = MemoryStore(half_life_s=1e6, counts=False)
     asked = wanted({"a0": 4}, {"a0": 2}, nodes=NODES)
     seen = [observed("a0", configuration={"a0": 4}, throughput=40.0)] * 3
@@ -243,7 +243,7 @@ def test_evidence_of_one_server_model_does_not_answer_for_another(showed: str, a
     assert layers(found) == ["theory"]
 
 
-def test_servers_of_two_models_are_answered_together_as_each_alone() -> None:
+def test_servers_of_two_models_get_the_same_answer_together_as_alone() -> None:
     seen = [observed("a0", throughput=60.0)] * 3
     places: list[dict[str, int]] = [{"a1": 2}, {"a3": 2}]
     alone = [answer(wanted(place, nodes=HOSTED), *seen).throughput[0] for place in places]

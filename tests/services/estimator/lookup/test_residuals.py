@@ -88,7 +88,7 @@ def test_the_factor_is_positive_and_bounded(
 
 
 @given(st.floats(0.6, 1.5), SHAPES)
-def test_with_evidence_it_goes_to_the_measured_ratio(ratio: float, shape: tuple[int, int]) -> None:
+def test_with_evidence_the_factor_approaches_the_measured_ratio(ratio: float, shape: tuple[int, int]) -> None:
     store = known(*MODELS)
     places = [{"a0": gpus} for gpus in range(1, 9)] + [{"a0": gpus, "a1": gpus} for gpus in range(1, 9)]
     plain = theory(store, gang(shape))

@@ -123,7 +123,7 @@ SHARES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 200)), min_size=1,
 
 
 @given(st.lists(SHARES, min_size=1, max_size=6))
-def test_many_are_answered_as_each_alone(rows: list[list[tuple[int, int]]]) -> None:
+def test_many_questions_get_the_same_answers_together_as_alone(rows: list[list[tuple[int, int]]]) -> None:
     store = known_store()
     names = ("a0", "a1", "b0")
     places = [dict(zip(names, (gpus for gpus, _ in row), strict=False)) for row in rows]

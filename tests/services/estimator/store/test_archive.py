@@ -64,7 +64,7 @@ def lines(store: Store, limit: int = 2) -> tuple[bytes, ...]:
     return found
 
 
-def test_everything_comes_over_and_a_second_time_nothing() -> None:
+def test_an_import_takes_everything_once() -> None:
     exported = lines(filled())
     other = DuckDbStore(":memory:", HALF_LIFE_S)
     assert enter(other, ImportStore(lines=exported)) == Imported(entered=8, known=0)
@@ -107,7 +107,7 @@ NEGATIVE = BandwidthLine(
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"kind":"observation"}', encoded(NEGATIVE)])
-def test_a_line_that_cannot_be_meant_is_refused(line: bytes) -> None:
+def test_an_invalid_line_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         entry_of(line)
 

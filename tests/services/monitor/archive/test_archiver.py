@@ -138,7 +138,9 @@ def test_facts_that_a_service_leads_by_or_restarts_from_are_kept(tmp_path: Path)
     staged(tmp_path, story)
 
 
-def test_while_nothing_can_be_written_nothing_goes_and_then_all_is_made_up_for(tmp_path: Path) -> None:
+def test_no_fact_is_dropped_while_the_archive_cannot_be_written_and_then_it_catches_up(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "archive"
     folder.write_bytes(b"where the folder is to be, as a disk without room")
     make_room = folder.unlink
@@ -240,7 +242,7 @@ def test_an_archive_of_another_stream_is_no_reason_to_drop(tmp_path: Path) -> No
     staged(tmp_path, story)
 
 
-def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> None:
+def test_missing_last_files_are_reported_after_the_trim(tmp_path: Path) -> None:
     async def story(stage: Stage) -> None:
         stage.streams.store(95)
         await stage.came_to(95, led=95, snapshot=95)
@@ -254,7 +256,7 @@ def test_last_files_that_are_gone_after_the_trim_are_said(tmp_path: Path) -> Non
     staged(tmp_path, story)
 
 
-def test_an_emptied_archive_is_said_and_not_begun_again(tmp_path: Path) -> None:
+def test_an_emptied_archive_is_reported_and_not_begun_again(tmp_path: Path) -> None:
     """A volume that is not mounted looks like it."""
 
     async def story(stage: Stage) -> None:
@@ -331,7 +333,7 @@ def test_a_stream_that_has_lost_facts_is_not_archived_as_if_it_had_not(tmp_path:
     staged(tmp_path, story)
 
 
-def test_a_file_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     gone = tmp_path / Segment(ArchiveKind.FACTS, 21, 30).name
 
     async def story(stage: Stage) -> None:

@@ -59,7 +59,7 @@ def test_pages_have_every_message_once_as_it_was_stored(tmp_path: Path) -> None:
     assert {page.damage for page in found} == {""}
 
 
-def test_files_that_overlap_double_nothing(tmp_path: Path) -> None:
+def test_overlapping_files_repeat_no_message(tmp_path: Path) -> None:
     """Two monitors that led in turn, each with another size of files, may have written such."""
     reader = ArchiveReader(tmp_path)
     for first, last in ((1, 50), (31, 90), (61, 120)):
@@ -189,7 +189,7 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path) -> None:
         put(ArchiveReader(folder), 1, 50)
 
 
-def test_a_copy_is_the_file_and_nothing_else_can_be_had(tmp_path: Path) -> None:
+def test_only_files_of_the_archive_can_be_copied(tmp_path: Path) -> None:
     reader = ArchiveReader(tmp_path)
     name = put(reader, 1, 50).name
     whole = reader.read_part(CopyArchive(name=name)).data

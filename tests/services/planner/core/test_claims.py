@@ -115,7 +115,7 @@ def test_a_first_plan_may_use_all_gpus_but_those_that_profiling_has() -> None:
     assert {node.node_id: node.idle for node in nodes} == {"node-1": 5, "node-2": 8}
 
 
-def test_a_plan_of_a_leader_that_was_replaced_counts_for_nothing() -> None:
+def test_a_plan_of_a_replaced_leader_is_ignored() -> None:
     facts = [joined(), *in_queue(), plan(token=5), plan(placement(), plan_id=PlanId("old"), token=4)]
     assert idle_gpus(after(*facts)) == 8
 
@@ -337,7 +337,7 @@ def test_a_worker_that_comes_up_after_its_job_was_cancelled_claims_no_further_gp
 
 
 @given(happenings)
-def test_once_no_worker_can_come_up_nothing_of_a_rota_is_remembered(happens: list[Happening]) -> None:
+def test_a_rota_is_forgotten_once_no_worker_can_come_up(happens: list[Happening]) -> None:
     claims = Claims()
     for happening in (*happens, *(on_restart(node_id, set()) for node_id in ("node-1", "node-2"))):
         happening(claims)
@@ -356,7 +356,7 @@ def test_where_a_job_runs_is_a_placement_of_its_own(happens: list[Happening]) ->
 
 
 @pytest.mark.parametrize(("old", "new"), ["ab", "ba"])
-def test_a_late_fact_of_a_job_s_old_place_takes_nothing_from_its_new_one(old: str, new: str) -> None:
+def test_a_late_fact_about_a_job_s_old_place_does_not_change_its_new_one(old: str, new: str) -> None:
     claims = Claims()
     on_plan({"job-1": old}, PlanKind.FIRST)(claims)
     on_plan({"job-1": new}, PlanKind.FRAGMENT)(claims)

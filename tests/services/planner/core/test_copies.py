@@ -169,7 +169,7 @@ NAME = PlacementId("job-1-1-0")
         NodeLost(at=360.5, node_id=ONE),
     ],
 )
-def test_a_copy_that_goes_while_a_plan_is_made_takes_no_other_along(happens: Event) -> None:
+def test_a_copy_lost_while_a_plan_is_made_leaves_the_others(happens: Event) -> None:
     [whole] = being_planned()
     [rest] = being_planned(happens)
     assert (whole.placement_id, whole.gang.nodes) == (NAME, (ONE, TWO))

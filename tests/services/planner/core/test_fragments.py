@@ -56,7 +56,7 @@ def test_gpus_that_come_free_are_planned_again() -> None:
     assert places(stage.plan) == {"second": config(node_1=8)}
 
 
-def test_nothing_changed_no_plan() -> None:
+def test_without_a_change_there_is_no_plan() -> None:
     stage = two_jobs()
     stage.estimator = _unknown_to("elsewhere")
     stage.tell(*in_queue("elsewhere", at=20.0, demand=(1,)))

@@ -14,7 +14,7 @@ from tests.services.planner.planner_builders import Stage
 from tests.services.planner.planner_stages import cluster
 
 
-def test_a_planner_that_does_not_lead_folds_facts_and_plans_nothing() -> None:
+def test_a_planner_that_does_not_lead_folds_facts_and_makes_no_plan() -> None:
     stage = Stage(leads=False)
     stage.tell(joined(), *in_queue(), opened())
     stage.until(1000.0)

@@ -60,7 +60,7 @@ def closes_at(until: float) -> float:
     return until - SETTINGS.leave_before_end_s - NEEDED_S
 
 
-def test_a_node_closes_when_no_start_pays_any_more() -> None:
+def test_a_node_closes_once_no_start_is_worthwhile() -> None:
     one = stage()
     one.tell(going(1_000.0), joined(STAYS, modes=MODES))
     state = one.core.state
@@ -155,7 +155,7 @@ def test_a_job_that_runs_there_stays_to_the_last(policy: str, broken: int) -> No
 
 
 @every_policy
-def test_when_the_agent_takes_its_leave_the_job_goes_elsewhere(policy: str) -> None:
+def test_when_an_agent_leaves_its_job_is_placed_on_another_node(policy: str) -> None:
     one = stage(policy, restart_share_max=1.0)
     one.tell(going(600.0), *in_queue(demand=(4,), samples=1e9), opened())
     one.until(5.0)

@@ -19,7 +19,7 @@ from tests.services.planner.planner_builders import Stage, linear, silent
 from tests.services.planner.planner_stages import carried_out, cluster, places
 
 
-def test_a_draining_node_offers_nothing_and_is_left_at_the_next_round() -> None:
+def test_a_draining_node_offers_no_gpus_and_is_left_at_the_next_round() -> None:
     stage = cluster(*in_queue(demand=(4,)), opened())
     carried_out(stage, stage.plan)
     stage.tell(NodeDrained(at=5.0, node_id=NodeId("node-1")), joined("node-2", at=5.0))

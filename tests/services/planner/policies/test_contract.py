@@ -189,7 +189,7 @@ def test_it_is_asked_again_later_or_not_at_all(policy: str, seen: View) -> None:
 @every_policy
 @given(seen=views())
 @limits(max_examples=6, deadline=None)
-def test_a_silent_estimator_breaks_nothing(policy: str, seen: View) -> None:
+def test_a_decision_without_estimates_is_sound(policy: str, seen: View) -> None:
     assert fault(seen, decide(policy, seen, estimator=silent)) is None
 
 

@@ -106,7 +106,7 @@ def test_the_description_of_a_policy_is_one_line_and_names_others_by_their_names
     assert not re.search(r"\bAs \w|\w=\w", line), "options and classes are not what a user knows"
 
 
-def test_no_two_policies_are_said_to_be_the_same() -> None:
+def test_no_two_policies_have_the_same_description() -> None:
     assert len({about(policy) for policy in names()}) == len(names())
 
 

@@ -157,7 +157,7 @@ async def test_a_folder_that_cannot_be_written_costs_no_plan(tmp_path: Path) -> 
     assert isinstance(decision, Decision)
 
 
-def test_a_file_with_nothing_in_it_is_called_empty(tmp_path: Path) -> None:
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
     file = tmp_path / "problem.json"
     file.write_bytes(b"\n")
     with pytest.raises(InvalidFile, match="is empty"):

@@ -76,7 +76,7 @@ async def test_an_estimator_that_is_away_leaves_the_last_estimates(bus: MemoryBu
     assert len(decision.choices) == 2
 
 
-async def test_an_estimator_that_refuses_on_the_first_plan_leaves_nothing_known(bus: MemoryBus) -> None:
+async def test_a_refusal_by_the_estimator_at_the_first_plan_leaves_no_estimates(bus: MemoryBus) -> None:
     await bus.serve("estimator", ESTIMATOR, refuse)
     ready, _ = await planned(workers(bus))
     assert not ready.estimates.known()
@@ -174,7 +174,7 @@ async def test_another_process_decides_the_same(bus: MemoryBus, process: HelperP
 @pytest.mark.parametrize(
     ("policy", "complaint"), [("Crashes", "the process ended"), ("Hangs", "no answer within")]
 )
-async def test_a_process_that_ends_or_hangs_costs_nothing_but_quality(
+async def test_a_process_that_ends_or_hangs_costs_only_quality(
     bus: MemoryBus, process: HelperProcess, policy: str, complaint: str
 ) -> None:
     await bus.serve("estimator", ESTIMATOR, answer)

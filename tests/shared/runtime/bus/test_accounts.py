@@ -98,12 +98,12 @@ SERVICES_OWN = (
 
 
 @pytest.mark.parametrize("user", [ROGUE, AGENTS])
-async def test_an_agent_writes_nothing_of_the_services(guarded: Guarded, user: str) -> None:
+async def test_an_agent_cannot_write_values_of_services(guarded: Guarded, user: str) -> None:
     async with guarded.raw(user) as client:
         assert await client.refused(SERVICES_OWN) == {each.lower() for each in SERVICES_OWN}
 
 
-async def test_an_agent_writes_nothing_of_another_node(guarded: Guarded) -> None:
+async def test_an_agent_cannot_write_values_of_another_node(guarded: Guarded) -> None:
     others = {
         *(state_subject(key) for key in ("cursor/agent-n-2", "claim/n-2", "snapshot/agent-n-2")),
         *(f"hopyard-read.n-2.{what}" for what in ("facts", "place", "value")),

@@ -96,7 +96,7 @@ def after(seen: View, decision: Decision, *, members: Sequence[ViewJob] | None =
 
 
 @pytest.mark.parametrize("faithful", [False, True])
-def test_time_comes_to_the_shares(*, faithful: bool) -> None:
+def test_time_received_approaches_the_shares(*, faithful: bool) -> None:
     """Three jobs on two GPUs of one type: each has two thirds of the time."""
     seen, times = view(jobs(3), small(2)), Counter[str]()
     for _ in range(30):
@@ -106,7 +106,7 @@ def test_time_comes_to_the_shares(*, faithful: bool) -> None:
     assert times == {"j0": 20, "j1": 20, "j2": 20}
 
 
-def test_time_goes_where_it_counts_most() -> None:
+def test_time_is_given_where_it_counts_most() -> None:
     """The one that gains has the fast GPU to itself."""
     cluster = (*small(1), *small(1, gpu_type=SLOW))
     seen = view([job("fond", gpu_types=BOTH), job("other", gpu_types=BOTH)], cluster)
@@ -117,7 +117,7 @@ def test_time_goes_where_it_counts_most() -> None:
 
 
 @pytest.mark.parametrize("policy", VARIANTS)
-def test_a_place_on_several_types_says_nothing_about_any_of_them(policy: str) -> None:
+def test_a_place_on_several_types_is_no_evidence_about_any_type(policy: str) -> None:
     """Another policy put it on both types, where it is a thousand times slower than on either."""
     cluster = (*small(2), *small(2, gpu_type=SLOW))
     spread = present(a0=1, b0=1)

@@ -64,7 +64,7 @@ def test_a_program_may_lose_columns_and_change_its_bounds() -> None:
     assert own.solve().state == "infeasible"
 
 
-def test_a_program_without_steps_left_is_stopped_and_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_program_without_steps_left_is_stopped_silently(capfd: pytest.CaptureFixture[str]) -> None:
     assert program().solve(steps=0).state == "stopped"
     assert capfd.readouterr() == ("", "")
 

@@ -213,7 +213,7 @@ def test_without_effort_the_queue_is_served_in_order(shown: View) -> None:
 @given(shown=views())
 @example(shown=MIRRORED)
 @limits(max_examples=60, deadline=None)
-def test_planned_again_at_once_nothing_moves_but_for_a_plan_worth_more(shown: View) -> None:
+def test_a_repeated_plan_moves_jobs_only_for_more_value(shown: View) -> None:
     """Exactly solved, and moves cost nothing. A place that a job has is offered to it in every state, so the
     second look may find more than the first."""
     first = decide("hadar", shown, beam=0, restart_s=0)

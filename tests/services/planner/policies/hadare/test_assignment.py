@@ -95,7 +95,7 @@ def test_exchanges_come_near_the_best() -> None:
     assert min(after) > 0.95
 
 
-def test_one_more_copy_goes_to_a_job_that_is_the_only_one() -> None:
+def test_a_single_job_gets_copies_up_to_its_limit() -> None:
     alone = forking([[10, 4, 2]], [600])
     assert grown(alone, no_copies(alone), Budget()).all()
     limited = forking([[4, 10, 2]], [600], most=2)

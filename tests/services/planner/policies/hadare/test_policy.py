@@ -305,7 +305,7 @@ def test_no_node_idles_while_a_job_could_use_it(seen: View) -> None:
 
 @given(seen=views())
 @limits(max_examples=40, deadline=None)
-def test_planned_again_at_once_nothing_moves(seen: View) -> None:
+def test_a_repeated_plan_moves_no_job(seen: View) -> None:
     """Where the assignment is proven."""
     seen = in_modes(seen)
     first = decide("hadare", seen)

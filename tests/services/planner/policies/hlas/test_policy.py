@@ -224,7 +224,7 @@ def test_within_a_queue_jobs_are_in_order_of_entry() -> None:
     assert waiting(second) == ["early"]
 
 
-def test_it_asks_to_be_asked_when_a_job_comes_to_another_queue() -> None:
+def test_the_next_change_of_queue_is_the_next_wakeup() -> None:
     """8 tasks/s on 8 GPUs; T̄ = 8 / 4 = 2 s, so 30 rounds of 1 s lead to the second queue."""
     job = toy("x", Toy(ALIKE, 8, 999), 8.0 * 10)
     decision = asked([job])
@@ -251,7 +251,7 @@ def test_exchanges_of_gradients_slow_a_round_once() -> None:
 # ---- memory
 
 
-def test_the_scale_of_a_job_is_its_own_for_good() -> None:
+def test_the_scale_of_a_job_stays_the_same() -> None:
     """Of 2, 4 and 8 the median of what fits; when the cluster shrinks, tasks take turns."""
     job = msgspec.structs.replace(toy("x", Toy((1.0,), 4, 99)), demand=(2, 4, 8))
     first = of(view([job], [single(0, gpus=8)]))
@@ -269,7 +269,7 @@ def test_memory_is_small() -> None:
     )  # of jobs that have not begun nothing is remembered but the workload
 
 
-def test_memory_has_an_end_however_many_jobs_have_run() -> None:
+def test_memory_is_bounded_for_any_number_of_jobs() -> None:
     """Of those that are forgotten the queue is known by what they have done."""
     jobs = [toy(f"a-job-of-a-longer-name-{index:05}", Toy(ALIKE, 1, 999), 70.0) for index in range(6000)]
     jobs = [msgspec.structs.replace(one, workload=Fingerprint("one")) for one in jobs]
@@ -313,7 +313,7 @@ def test_a_gang_of_another_memory_is_kept() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hlas", "hlas-p", "hlas-p+predictor=none", "hlas-l+predictor=history"])
-def test_how_long_a_job_is_said_to_run_changes_nothing(policy: str) -> None:
+def test_claimed_lengths_of_jobs_change_nothing(policy: str) -> None:
     jobs = [
         toy(name, Toy(ALIKE, tasks, 99), done)
         for name, tasks, done in (("x", 4, 0.0), ("y", 8, 600.0), ("z", 2, 5.0))

@@ -159,7 +159,7 @@ def test_the_global_batch_survives_every_move(policy: str, steps: Steps) -> None
 
 @given(steps=runs())
 @limits(deadline=None, max_examples=12)
-def test_hlas_p_that_foresees_nothing_is_hlas(steps: Steps) -> None:
+def test_hlas_p_without_predictions_is_hlas(steps: Steps) -> None:
     plain, ours = played(steps, "hlas"), played(steps, "hlas-p+predictor=none")
     assert [one.choices for _, one in plain] == [one.choices for _, one in ours]
     assert [one.standings for _, one in plain] == [one.standings for _, one in ours]

@@ -101,7 +101,7 @@ def markets(draw: st.DrawFn) -> tuple[WorkerMarket, Ints]:
 
 @given(markets())
 @limits(deadline=None)
-def test_auction_and_flow_come_to_the_same(case: tuple[WorkerMarket, Ints]) -> None:
+def test_auction_and_flow_give_the_same_sum(case: tuple[WorkerMarket, Ints]) -> None:
     seen, counts = case
     flow, sale = transported(seen, counts), auctioned(seen, counts)
     assert (flow is None) == (sale is None)

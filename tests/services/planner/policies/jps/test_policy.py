@@ -56,7 +56,7 @@ def test_all_is_decided_again_at_events_and_never_at_rounds(policy: str) -> None
 
 
 @pytest.mark.parametrize("policy", ALL)
-def test_nothing_starts_while_other_jobs_are_measured(policy: str) -> None:
+def test_no_job_starts_while_other_jobs_are_measured(policy: str) -> None:
     running = Gang.of(place_on(**{"t4-0": 1}))
     seen = msgspec.structs.replace(with_present(two_jobs(), "vgg19", running), jobs_present=3)
     decision = decide(policy, seen)
@@ -173,7 +173,7 @@ def test_has_samples_where_categories_are_too_many_and_says_so() -> None:
     assert sampled.objective == faithful("jps", seen).objective
 
 
-def test_a_sample_of_very_many_is_said_to_be_chance() -> None:
+def test_a_small_sample_of_very_many_categories_is_noted_as_chance() -> None:
     jobs = [trains(f"j{index:02d}", TWO_TYPES, 1e4 + index, 40) for index in range(25)]
     nodes = [unlike(f"{name}-{index}", 8, name) for index in range(4) for name in ("t4", "v100")]
     decision = faithful("jps", view(jobs, sorted(nodes, key=lambda one: one.node_id)))
@@ -212,7 +212,7 @@ def test_the_same_reset_draws_the_same_sample_and_another_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_a_market_by_prices_comes_to_the_same(alpha: float) -> None:
+def test_a_market_by_prices_gives_the_same_result(alpha: float) -> None:
     by_flow, by_auction = (
         faithful("jps", three_jobs(), alpha=alpha, market=market).objective for market in ("flow", "auction")
     )

@@ -108,7 +108,9 @@ positive = st.floats(1e-3, 1e6)
 
 
 @given(st.lists(positive, min_size=1, max_size=6), positive)
-def test_fairness_is_between_1_by_s_and_1_and_knows_no_scale(ratios: list[float], factor: float) -> None:
+def test_fairness_is_between_1_over_n_and_1_and_independent_of_scale(
+    ratios: list[float], factor: float
+) -> None:
     found = jain(np.array(ratios))
     assert 1 / len(ratios) - 1e-9 <= found <= 1 + 1e-9
     assert jain(factor * np.array(ratios)) == pytest.approx(found)

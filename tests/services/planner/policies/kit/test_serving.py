@@ -103,7 +103,7 @@ def test_a_job_that_runs_on_is_not_moved_while_another_place_serves() -> None:
     assert running(queue, 4, 8, preemptive=True) == {"new": on(fast1=4), "runs": on(fast0=4)}
 
 
-def test_the_place_of_one_that_loses_its_gpus_goes_first() -> None:
+def test_the_place_of_a_job_that_loses_its_gpus_is_taken_first() -> None:
     """`new` could take either node; `stays` runs on, `goes` cannot."""
     queue = [client("new", 8), client("stays", 8, fast0=8), client("goes", 8, fast1=8)]
     assert running(queue, 8, 8, preemptive=True) == {"new": on(fast1=8), "stays": on(fast0=8)}

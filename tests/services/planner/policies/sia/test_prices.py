@@ -103,7 +103,7 @@ def test_a_solver_that_gives_up_leaves_an_honest_bound() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 1), (0.02, 10), (10.0, 60)])
-def test_pricing_keeps_to_its_time(seconds: float, rounds: int) -> None:
+def test_pricing_stays_within_its_time(seconds: float, rounds: int) -> None:
     assert affordable_rounds(seconds, 20_000) == rounds
 
 

@@ -387,7 +387,7 @@ def test_a_large_plan_cut_short_is_sound_and_its_bound_holds(budget_s: float) ->
     assert cut.seconds <= 2 * budget_s + 0.05
 
 
-def test_how_much_jobs_weigh_in_all_changes_nothing_for_a_large_plan() -> None:
+def test_the_scale_of_weights_does_not_change_a_large_plan() -> None:
     instance = crowded()
     light = msgspec.structs.replace(instance, weight=instance.weight * 1e-15)
     one, other = (solve(each, Effort(gap=0.002, modelled=True)) for each in (instance, light))
