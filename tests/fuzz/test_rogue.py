@@ -144,7 +144,7 @@ def test_ids_of_facts_that_an_agent_may_publish_name_its_node() -> None:
             assert "node_id" in kind.identity, kind
 
 
-def test_all_that_an_agent_may_say_of_work_is_said() -> None:
+def test_every_fact_of_an_agent_about_work_is_covered() -> None:
     assert {kind.tag() for kind in SAID} | NOT_OF_WORK == {kind.tag() for kind in OF_NODE[0].publishes}
 
 

@@ -46,7 +46,7 @@ def test_an_update_is_the_same_wherever_its_batches_are_computed(
         assert rank["parameters"] == pytest.approx(alone, rel=NOISE, abs=NOISE)
 
 
-def test_without_its_turn_a_job_computes_nothing_and_stops_where_it_stands(tmp_path: Path) -> None:
+def test_a_job_without_its_turn_computes_no_batch_and_can_be_stopped(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         agent.grants = False
         [rank] = agent.run(LEDGER, HOPJOB_TURNS=1, BATCH=4)

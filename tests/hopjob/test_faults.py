@@ -134,7 +134,7 @@ print(len(mutants), "damages")
 """
 
 
-def test_wherever_a_checkpoint_its_name_or_its_owner_is_damaged_another_is_taken(tmp_path: Path) -> None:
+def test_a_checkpoint_damaged_anywhere_is_replaced_by_another(tmp_path: Path) -> None:
     command = [str(torch_python()), "-c", DAMAGES, str(tmp_path / "checkpoints")]
     ran = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
@@ -158,7 +158,7 @@ def test_kill_during_a_save_leaves_the_checkpoint_before(tmp_path: Path) -> None
         stop([rank])
 
 
-def test_a_full_disk_is_said_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_training_goes_on(tmp_path: Path) -> None:
     with small_disk(tmp_path / "checkpoints") as environment, Agent(tmp_path) as agent:
         job: dict[str, Any] = {
             "WIDTH": 100_000,

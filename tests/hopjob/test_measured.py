@@ -51,7 +51,7 @@ def test_an_attached_script_is_profiled_by_one_rank_without_checkpoints(tmp_path
         assert not (tmp_path / "checkpoints").exists()
 
 
-def test_an_unchanged_script_that_divides_batches_by_itself_says_so(tmp_path: Path) -> None:
+def test_an_unchanged_script_that_divides_batches_reports_the_mode(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         [rank] = agent.start(PLAIN, HOPJOB_PROFILE=20, HOPJOB_CHECKPOINTS="", HOPJOB_DIVIDES=1)
         assert rank.end() == 0, rank.output()

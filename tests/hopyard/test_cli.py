@@ -188,7 +188,7 @@ def test_a_shell_completes_ids_and_names(
     assert (ran.code, ran.out.split(), ran.err) == (0, words, "")
 
 
-def test_without_a_stack_a_shell_completes_nothing_and_says_nothing(
+def test_without_a_stack_shell_completion_is_empty_and_silent(
     hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOPYARD_API_URL", NOBODY)

@@ -184,7 +184,7 @@ async def test_an_interrupted_demo_leaves_no_process_and_no_port(
     assert not any(map(taken, ports))
 
 
-async def test_a_killed_demo_leaves_nothing_for_long(tmp_path: Path) -> None:
+async def test_a_killed_demo_leaves_no_process_for_long(tmp_path: Path) -> None:
     data = tmp_path / "run"
     with killed_at_the_end(await hopyard(*DEMO, "--keep", str(data), cwd=tmp_path)) as demo:
         ports = await half_started(demo)

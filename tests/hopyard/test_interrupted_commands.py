@@ -43,7 +43,7 @@ def _hang_ups_are_heard() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_restore_that_is_stopped_leaves_nothing(backup: Path, number: signal.Signals) -> None:
+async def test_a_stopped_restore_leaves_no_folder(backup: Path, number: signal.Signals) -> None:
     async with asyncio.timeout(LIMIT_S):
         while (code := await stopped_restore(backup, number)) is None:
             pass
@@ -69,13 +69,13 @@ async def test_a_simulation_that_is_stopped_within_a_policy_ends_without_a_resul
     assert err.splitlines()[-1] == b"hopyard: interrupted"
 
 
-def test_a_backup_without_the_stream_of_states_is_refused_and_leaves_nothing(backup: Path) -> None:
+def test_a_backup_without_the_stream_of_states_is_refused_and_leaves_no_folder(backup: Path) -> None:
     with pytest.raises(Failure, match=f"there is no stream {STATE_STREAM}"):
         restore(backup, backup.parent / "new")
     assert not [path for path in backup.parent.iterdir() if "new" in path.name]
 
 
-def test_a_restore_that_is_stopped_as_it_makes_its_folder_leaves_nothing(
+def test_a_restore_stopped_while_making_its_folder_leaves_none(
     backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = os.mkdir

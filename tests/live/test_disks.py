@@ -203,7 +203,7 @@ def streams_of(data: Path) -> Path:
         (remove, "../..", "holds no stream"),
     ],
 )
-async def test_a_stack_on_a_damaged_stream_says_so_and_starts_nothing(
+async def test_a_stack_on_a_damaged_stream_reports_it_and_does_not_start(
     ran: Ran, tmp_path: Path, damage: Callable[[Path], None], file: str, said: str
 ) -> None:
     data = tmp_path / "data"

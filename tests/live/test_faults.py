@@ -126,7 +126,7 @@ async def test_without_the_estimator_the_next_plan_says_so(loaded: Loaded) -> No
     assert plan.decision_s < SPEED * 10
 
 
-async def test_a_solver_that_is_killed_costs_nothing_but_quality(loaded: Loaded) -> None:
+async def test_a_killed_solver_costs_only_quality(loaded: Loaded) -> None:
     stack, client, _ = loaded
     before = len(await plans(client))
     killed = Seconds()

@@ -91,7 +91,7 @@ async def test_on_a_full_disk_jobs_run_on_and_with_room_all_is_well_again(disk: 
     assert any("there is room again" in line for line in said)
 
 
-async def test_without_room_for_the_estimators_store_jobs_run_on_and_nothing_is_forgotten(
+async def test_without_room_for_the_estimators_store_jobs_run_on_and_observations_are_kept(
     disk: Path, facts_elsewhere: Path
 ) -> None:
     async with stack_and_client(facts_elsewhere) as (stack, client):

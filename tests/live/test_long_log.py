@@ -103,7 +103,7 @@ async def long_stack(data: Path) -> AsyncIterator[Trimmed]:
         yield Trimmed(stack, client)
 
 
-async def test_readers_of_a_long_log_miss_nothing_while_it_is_trimmed(tmp_path: Path) -> None:
+async def test_readers_of_a_long_log_miss_no_fact_while_it_is_trimmed(tmp_path: Path) -> None:
     async with long_stack(tmp_path / "data") as long, asyncio.TaskGroup() as group:
         last = (await long.extent()).last
         assert last > 20_000

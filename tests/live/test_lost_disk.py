@@ -95,7 +95,7 @@ async def test_while_the_disk_of_nats_hangs_no_job_is_accepted_and_then_all_goes
         well.say("NATS' disk hangs no more: accepted")
 
 
-async def test_when_the_disk_of_nats_is_gone_that_is_said_and_nats_starts_again_once_it_is_back(
+async def test_a_lost_disk_of_nats_is_reported_and_nats_restarts_once_it_is_back(
     nats_disk: Disk,
 ) -> None:
     async with busy_stack(nats_disk.folder.parent) as struck:

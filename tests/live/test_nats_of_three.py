@@ -142,7 +142,7 @@ async def test_a_server_that_lost_its_disk_comes_back_empty(load: Load) -> None:
     await until(load.leaders.whole)
 
 
-async def test_after_all_that_nothing_acknowledged_is_lost_doubled_or_out_of_order(load: Load) -> None:
+async def test_after_all_that_no_acknowledged_fact_is_lost_repeated_or_out_of_order(load: Load) -> None:
     await load.end()
     last, found = await load.bus.last_seq(), list[str]()
     async with asyncio.timeout(LIMIT_S):

@@ -104,7 +104,7 @@ def restarts(stack: Stack) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("service", RAISES_AT)
-async def test_a_fact_that_ends_a_service_twice_is_passed_over_and_that_is_said(
+async def test_a_fact_that_ends_a_service_twice_is_passed_over_and_reported(
     raising: Raising, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack, client, folder, jobs = raising

@@ -128,7 +128,7 @@ async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(t
     assert_ended_well(events, count)
 
 
-async def test_a_service_that_cannot_live_is_an_error_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_service_that_cannot_live_is_an_error_and_leaves_no_process(tmp_path: Path) -> None:
     scenario = load_scenario("tiny")
     spec = StackSpec(
         data=tmp_path,

@@ -156,7 +156,7 @@ async def test_submissions_go_on_when_the_server_that_leads_the_stream_is_lost(
     print(f"{lost.__name__}: median of {len(waits)}: {statistics.median(waits):.1f} s")
 
 
-async def test_after_all_that_nothing_acknowledged_is_lost_and_no_rule_is_broken(
+async def test_after_all_that_no_acknowledged_job_is_lost_and_no_rule_is_broken(
     submitting: Submitting,
 ) -> None:
     await submitting.end()

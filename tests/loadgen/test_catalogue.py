@@ -79,7 +79,7 @@ def of(part: str) -> list[Compared]:
     return [row for row in COMPARED if row.measured.part == part]
 
 
-def test_speeds_are_near_those_that_others_measured_also_where_nothing_was_fitted() -> None:
+def test_speeds_are_near_published_ones_even_where_none_was_fitted() -> None:
     assert typical_factor(of("fit")) < 1.25
     assert typical_factor(of("held")) < 1.3
     assert all(0.3 < row.ratio < 3.0 for row in COMPARED)

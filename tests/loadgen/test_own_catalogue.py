@@ -111,7 +111,7 @@ def test_an_agent_names_the_fault_of_its_file(tmp_path: Path) -> None:
         emulated(Settings(catalogue=str(path)), LoopClock())
 
 
-def test_the_setting_of_a_scenario_is_meant_from_where_it_stands(tmp_path: Path) -> None:
+def test_a_scenario_s_catalogue_path_is_relative_to_its_file(tmp_path: Path) -> None:
     written(tmp_path, OWN)
     text = "name: own\ncluster: tiny\nworkload: {arrivals: poisson, count: 3, mix: short}\n"
     found = load_scenario(written(tmp_path, f"{text}settings: {{catalogue: mine.yaml}}\n", "own.yaml"))

@@ -55,7 +55,7 @@ def test_larger_buckets_hide_less() -> None:
     assert rates[-1] < 0.97 * rates[0]
 
 
-def test_buckets_of_a_job_are_its_own_for_good() -> None:
+def test_the_buckets_of_a_job_stay_the_same() -> None:
     by_job = Structure(buckets_by_job=True)
     assert {by_job.bucket_of(f"job-{index}") for index in range(100)} == set(BUCKETS)
     assert by_job.bucket_of("one") == by_job.bucket_of("one")

@@ -122,7 +122,7 @@ def test_every_node_of_the_gang_reports_as_many_waits_as_data_times() -> None:
     assert {len(times) for times in (*answer.data_s.values(), *answer.wait_s.values())} == {8}
 
 
-def test_two_servers_alike_differ_by_a_few_per_cent_for_good() -> None:
+def test_equal_servers_differ_by_a_constant_few_per_cent() -> None:
     rates = [throughput(spec(), [(node(f"node-{index}"), 1)]) for index in range(12)]
     again = [throughput(spec(), [(node(f"node-{index}"), 1)]) for index in range(12)]
 

@@ -206,7 +206,7 @@ async def test_a_job_that_takes_more_memory_than_it_asked_for_fails_and_says_so(
     assert "memory" in failed.reason
 
 
-async def test_a_command_that_is_not_there_fails_the_job_and_nothing_else(stage: Stage) -> None:
+async def test_a_missing_command_fails_only_its_job(stage: Stage) -> None:
     job = msgspec.structs.replace(
         stage.job("missing", model="missing"), command=["/no/such/python", "train.py"]
     )

@@ -150,7 +150,7 @@ async def test_no_sample_is_trained_twice_and_none_is_left_out(run: Run) -> None
                 assert len(trained) > EPOCH - most, f"{name}: samples left out of epoch {epoch}"
 
 
-async def test_a_job_that_goes_on_has_the_loss_it_had(run: Run) -> None:
+async def test_a_resumed_job_has_its_earlier_loss(run: Run) -> None:
     resumed = 0
     for name, steps in run.ledgers.items():
         stretches = _stretches([step for step in steps if step.rank == 0])

@@ -46,7 +46,7 @@ def test_every_policy_completes_the_jobs_it_can_place_and_names_the_others(polic
 
 
 @pytest.mark.parametrize("policy", names())
-def test_a_storm_costs_every_policy_time_and_nothing_else(policy: str) -> None:
+def test_a_storm_costs_every_policy_only_time(policy: str) -> None:
     """Other seeds of some policies: `test_storms`."""
     run = stormy(100, policy)
     never = NEVER_PLACED.get(policy, set())

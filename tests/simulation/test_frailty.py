@@ -78,7 +78,7 @@ def seldom_tried(seed: int) -> Simulated:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_in_a_storm_interruptions_cost_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_in_a_storm_interruptions_cost_only_time(seed: int, engine: Engine) -> None:
     done = interrupted(seed, engine)
     assert done.result.jobs == {"submitted": JOBS, "completed": JOBS}
 

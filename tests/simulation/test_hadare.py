@@ -119,7 +119,7 @@ def test_a_job_that_may_not_be_moved_starts_once(policy: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_a_storm_costs_only_time(seed: int, engine: Engine) -> None:
     """Copies, trackers and nodes are killed, during merges too."""
     run = stormy(seed, POLICIES[seed % len(POLICIES)], engine, NARROW)
     assert audit(run.events, drained=True, seqs=run.seqs) == []

@@ -75,7 +75,7 @@ def test_in_a_storm_no_plan_takes_their_place_either(seed: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
-def test_a_job_ends_by_its_time_limit_however_often_it_was_moved(engine: Engine) -> None:
+def test_a_job_ends_at_its_time_limit_over_all_moves(engine: Engine) -> None:
     scenario = asking(SMALL, "distributed", time_limit=200.0)
     ran = simulate(scenario, policy=RESTLESS, overrides=LIMITLESS, engine=engine)
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []

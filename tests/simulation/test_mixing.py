@@ -57,7 +57,7 @@ def test_gangs_of_several_types_run_and_are_audited() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_storm_over_mixed_gangs_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_a_storm_over_mixed_gangs_costs_only_time(seed: int, engine: Engine) -> None:
     run = stormy(seed, MIXING, engine, WIDE)
     assert mixed_starts(run)
     assert audit(run.events, drained=True, seqs=run.seqs) == []

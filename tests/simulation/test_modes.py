@@ -167,7 +167,7 @@ def test_jobs_of_a_rota_are_served_no_more_than_the_time_of_its_gpus() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_storm_over_rotas_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_a_storm_over_rotas_costs_only_time(seed: int, engine: Engine) -> None:
     """Leaders, followers and the placer are killed while jobs come, go and take other turns."""
     run = stormy(seed, f"{HERE}Rotas", engine)
     assert audit(run.events, drained=True, seqs=run.seqs) == []
@@ -207,7 +207,7 @@ def test_both_engines_run_rotas_of_several_leaders_alike() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_over_rotas_of_several_leaders_costs_time_and_nothing_else(seed: int) -> None:
+def test_a_storm_over_rotas_of_several_leaders_costs_only_time(seed: int) -> None:
     run = stormy(seed, f"{HERE}Apart")
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
@@ -292,7 +292,7 @@ def test_a_mode_that_no_node_runs_is_refused_in_the_plan_and_never_runs(
     assert not any(isinstance(fact, WorkerStopped) and "forked" in fact.reason for fact in run.events)
 
 
-def test_a_job_that_lacks_the_mode_waits_for_another_policy_and_it_is_said_why() -> None:
+def test_a_job_that_lacks_the_mode_waits_for_another_policy_with_the_reason() -> None:
     scenario = load_scenario("tiny")
     first, *others = arrivals(scenario, seed=1)
     bound = msgspec.structs.replace(first.job, modes=[])
@@ -327,7 +327,7 @@ def copied_in_a_storm(seed: int, engine: Engine) -> Simulated:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(10))
-def test_a_storm_over_copies_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_a_storm_over_copies_costs_only_time(seed: int, engine: Engine) -> None:
     """Copies, agents and the placer that merges them are killed, whatever they are doing."""
     run = copied_in_a_storm(seed, engine)
     assert audit(run.events, drained=True, seqs=run.seqs) == []
@@ -336,7 +336,7 @@ def test_a_storm_over_copies_costs_time_and_nothing_else(seed: int, engine: Engi
 
 @pytest.mark.parametrize("policy", ["hadare", "hadare-literal"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_storm_over_the_policy_that_forks_costs_time_and_nothing_else(seed: int, policy: str) -> None:
+def test_a_storm_over_the_policy_that_forks_costs_only_time(seed: int, policy: str) -> None:
     run = stormy(seed, policy, scenario=NARROW)
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
@@ -364,7 +364,7 @@ def test_both_engines_run_copies_alike(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", ["BySpeed", "InTurns", "Waves"])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_storm_over_other_modes_costs_time_and_nothing_else(seed: int, policy: str) -> None:
+def test_a_storm_over_other_modes_costs_only_time(seed: int, policy: str) -> None:
     run = stormy(seed, f"{HERE}{policy}")
     assert audit(run.events, drained=True, seqs=run.seqs) == []
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}

@@ -30,13 +30,13 @@ def assert_ended_well(ran: Simulated) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_storm_costs_time_and_nothing_else(seed: int, engine: Engine) -> None:
+def test_a_storm_costs_only_time(seed: int, engine: Engine) -> None:
     assert_ended_well(stormy(seed, engine=engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 5))
-def test_a_storm_costs_time_and_nothing_else_under_another_policy(seed: int, engine: Engine) -> None:
+def test_a_storm_costs_only_time_under_another_policy(seed: int, engine: Engine) -> None:
     assert_ended_well(stormy(seed, "fifo", engine))
 
 
@@ -80,9 +80,7 @@ def wider(seed: int, policy: str, engine: Engine) -> Stormed:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", MIXING)
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
-def test_a_storm_costs_time_and_nothing_else_with_gangs_of_unlike_gpus(
-    seed: int, policy: str, engine: Engine
-) -> None:
+def test_a_storm_costs_only_time_with_gangs_of_unlike_gpus(seed: int, policy: str, engine: Engine) -> None:
     ran = wider(seed, policy, engine)
     assert ran.found == []
     assert ran.jobs == {"submitted": JOBS + 1, "completed": JOBS + 1}
@@ -113,9 +111,7 @@ def shared(plan: PlanPublished) -> bool:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", ["allox", "allox-gang", "sched-homo"])
 @pytest.mark.parametrize("seed", range(SEEDS, SEEDS + 3))
-def test_a_storm_costs_time_and_nothing_else_under_a_policy_without_moves(
-    seed: int, policy: str, engine: Engine
-) -> None:
+def test_a_storm_costs_only_time_under_a_policy_without_moves(seed: int, policy: str, engine: Engine) -> None:
     assert_ended_well(stormy(seed, policy, engine))
 
 

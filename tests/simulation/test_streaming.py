@@ -9,7 +9,7 @@ from tests.paths import ROOT
 from tests.simulation.storms import SMALL
 
 
-def test_a_streamed_run_comes_to_the_same() -> None:
+def test_a_streamed_run_gives_the_same_result() -> None:
     heard: list[Record] = []
     streamed, kept = simulate_streaming(SMALL, heard.append), simulate(SMALL)
     assert [record.event for record in heard] == kept.events

@@ -12,7 +12,7 @@ def test_a_run_is_complete_when_every_job_is() -> None:
     assert not DemoResult(run_result(jobs={"submitted": 3, "completed": 2, "failed": 1}), []).complete()
 
 
-def test_the_time_left_goes_by_the_jobs_that_ended_and_by_those_that_have_yet_to_come() -> None:
+def test_the_time_left_follows_from_ended_and_pending_jobs() -> None:
     assert left_s(10.0, 0, 25, 60.0) is None
     assert left_s(10.0, 20, 25, 5.0) == 2.5
     assert left_s(10.0, 20, 25, 60.0) == 50.0

@@ -57,7 +57,7 @@ async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-async def test_a_refused_job_is_said_and_counted_and_the_others_go_in() -> None:
+async def test_a_refused_job_is_printed_and_counted_and_the_others_are_submitted() -> None:
     with canned_api() as api:
         api.refuses("POST /v1/jobs", 422, "too large", field="$.gpus")
         api.answers["POST /v1/jobs"] += [(201, b'{"job_id":"job-1","created":true}')]

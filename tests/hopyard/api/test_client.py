@@ -75,7 +75,7 @@ async def test_without_a_header_for_it_the_clock_is_unknown(
         assert client.clock is None
 
 
-async def test_an_api_that_takes_a_call_and_does_not_answer_is_said_in_words(
+async def test_an_api_that_does_not_answer_in_time_is_reported_in_words(
     client_of: Of, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hopyard.api.blocking.TIMEOUT_S", 0.2)

@@ -58,7 +58,7 @@ def test_entries_of_a_scenario_and_of_the_setting_are_listed(
     )
 
 
-def test_a_fault_of_the_file_that_the_setting_names_is_said(
+def test_a_fault_of_the_catalogue_setting_s_file_is_printed(
     hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = tmp_path / "own.yaml"

@@ -294,7 +294,7 @@ def test_ps_asks_for_active_jobs_first_or_as_its_options_say(hopyard: Hopyard, a
     ]
 
 
-def test_an_empty_list_is_said_on_stderr(hopyard: Hopyard, api: CannedApi) -> None:
+def test_an_empty_list_is_reported_on_stderr(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/jobs", JobPage(jobs=()))
     api.says("GET /v1/nodes", NodePage(nodes=()))
     assert [(hopyard(name).out, hopyard(name).err) for name in ("ps", "nodes")] == [

@@ -52,7 +52,7 @@ def test_the_file_of_tokens_is_its_owners_alone(hopyard: Hopyard, file: Path) ->
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_is_there_stays_as_it_is(hopyard: Hopyard, file: Path) -> None:
+def test_an_existing_folder_keeps_its_permissions(hopyard: Hopyard, file: Path) -> None:
     file.parent.mkdir(mode=0o755)
     hopyard("token", "create", "--role", "viewer", "--file", str(file))
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o755
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_named_and_left_alone(hopyard: Hopyard, file: Path) ->
     assert file.read_text() == "{"
 
 
-def test_without_a_stack_and_a_file_it_is_said_what_is_missing(hopyard: Hopyard) -> None:
+def test_without_a_stack_and_a_file_the_error_says_what_is_missing(hopyard: Hopyard) -> None:
     for words in (("token", "list"), ("page",)):
         ran = hopyard(*words)
         assert ran.code == 3

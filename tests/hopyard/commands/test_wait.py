@@ -170,7 +170,7 @@ def test_the_output_of_a_job_comes_before_its_end(hopyard: Hopyard, api: CannedA
 
 
 @pytest.mark.parametrize("form", ["-q", "--json"])
-def test_beside_a_result_for_programs_it_goes_to_stderr(hopyard: Hopyard, api: CannedApi, form: str) -> None:
+def test_beside_json_output_of_jobs_goes_to_stderr(hopyard: Hopyard, api: CannedApi, form: str) -> None:
     goes(api, ended("completed"))
     prints(api, "epoch 1")
     ran = hopyard("submit", "job.yaml", "--wait", "--logs", form)
@@ -285,7 +285,9 @@ def test_a_folder_that_is_named_or_not_needed_is_left_alone(
     assert "to be run in" not in ran.err
 
 
-def test_a_folder_that_is_gone_is_said_in_a_line(hopyard: Hopyard, api: CannedApi, tmp_path: Path) -> None:
+def test_a_deleted_working_folder_is_reported_in_a_line(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path
+) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(JOB_YAML + "command: [x]\n")
     gone = tmp_path / "gone"

@@ -53,9 +53,7 @@ def test_a_backup_is_readable_by_its_owner_only_and_has_a_manifest(whole: Path) 
         assert backup.names("streams") == ["HOPYARD"]
 
 
-def test_wherever_a_backup_is_damaged_it_is_refused_with_its_name_and_nothing_is_written(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_a_backup_damaged_anywhere_is_refused_by_name_and_not_restored(whole: Path, tmp_path: Path) -> None:
     data = whole.read_bytes()
     with tarfile.open(whole) as tar:
         parts = [(member.offset_data, member.size) for member in tar.getmembers()]
@@ -94,7 +92,7 @@ def head_of(folder: Path) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
     return (MANIFEST, head), (DIGEST, hashlib.sha256(head).hexdigest().encode())
 
 
-def test_a_part_under_another_name_goes_nowhere(whole: Path) -> None:
+def test_a_part_under_another_name_is_not_extracted(whole: Path) -> None:
     whole.write_bytes(members(*head_of(whole.parent / "parts"), ("../../etc/store.ndjson", STORE)))
     with pytest.raises(Invalid, match="not there"), opened(whole):
         pass

@@ -66,7 +66,7 @@ def test_a_token_that_others_can_read_is_not_used(tmp_path: Path) -> None:
         own_token(tmp_path)
 
 
-def test_the_token_of_a_stack_goes_to_its_address_and_to_no_other(tmp_path: Path) -> None:
+def test_the_token_of_a_stack_is_sent_only_to_its_address(tmp_path: Path) -> None:
     stack = written(tmp_path / "one")
     data = tmp_path / "one" / ".hopyard"
     ensure_tokens(data)
@@ -113,7 +113,7 @@ def test_white_space_around_a_token_is_ignored(monkeypatch: pytest.MonkeyPatch) 
     assert token_for("http://anywhere") == "a-token"
 
 
-def test_the_page_is_shown_by_a_token_that_changes_nothing(tmp_path: Path) -> None:
+def test_the_page_is_opened_with_a_viewer_s_token(tmp_path: Path) -> None:
     ensure_tokens(tmp_path)
     address, token = page_link("http://127.0.0.1:1", tmp_path).split("/#token=")
     holder = Keyring(str(tokens_of(tmp_path))).holder(token, time.time())

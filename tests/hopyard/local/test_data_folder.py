@@ -81,7 +81,7 @@ def test_a_folder_of_a_stack_that_was_open_is_closed(tmp_path: Path) -> None:
         assert mode_of(data) & 0o066 == 0, "jobs of other accounts may pass through, until it is known"
 
 
-def test_a_folder_of_other_things_that_is_open_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_open_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir(mode=0o755)
     (data / "thesis.tex").touch()

@@ -118,7 +118,7 @@ def outage(servers: int, running: int) -> tuple[Outage, list[str]]:
     return Outage(NatsServers(each), said.append), said
 
 
-def test_each_reason_why_nats_does_not_come_back_is_said_once_until_it_is_back() -> None:
+def test_each_reason_for_an_outage_of_nats_is_printed_once() -> None:
     """A second one is news, such as a full disk after a corrupt store; the time of a log line is none."""
     one, said = outage(servers=1, running=0)
     first, again, other = (
@@ -232,7 +232,7 @@ async def test_a_server_without_its_disk_is_killed_and_started_once_the_disk_is_
         assert stage.said[1:] == [BACK]
 
 
-async def test_a_disk_that_goes_once_the_server_has_ended_is_waited_for(tmp_path: Path) -> None:
+async def test_a_disk_lost_after_the_server_ended_is_waited_for(tmp_path: Path) -> None:
     """As where somebody ends all that uses the disk, and then unmounts it."""
     disk, elsewhere = tmp_path / "disk", tmp_path / "elsewhere"
     async with kept(disk) as stage:
@@ -282,7 +282,7 @@ async def test_a_disk_that_comes_back_full_has_nats_start_again_once_there_is_ro
     ]
 
 
-async def test_a_disk_that_goes_while_it_is_asked_counts_as_gone(
+async def test_a_disk_lost_during_the_check_counts_as_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(_: object) -> None:
@@ -389,7 +389,7 @@ def test_the_last_of_three_that_runs_waits_with_those_that_lost_their_disks_befo
     assert three.look() == (False, True)
 
 
-async def test_two_servers_of_three_begin_nothing_where_their_disks_were(tmp_path: Path) -> None:
+async def test_two_servers_of_three_start_no_store_in_place_of_lost_disks(tmp_path: Path) -> None:
     """They made most of a cluster that knew no stream."""
     nats = nats_servers(tmp_path / "nats", 3, lambda folder, _, peers: NatsServer(folder, peers=peers))
     said: list[str] = []

@@ -120,7 +120,7 @@ def zombie(pid: int) -> bool:
         return True
 
 
-async def test_a_program_that_dies_is_started_again_and_it_is_said(program: Write, begin: Begin) -> None:
+async def test_a_program_that_dies_is_restarted_with_a_message(program: Write, begin: Begin) -> None:
     running = await begin(program(SLEEPS))
     first = running.process.pid
     said: list[str] = []

@@ -114,7 +114,7 @@ def test_a_bad_setting_is_invalid(tmp_path: Path) -> None:
         settings_of(spec(tmp_path, gap=7.0))
 
 
-async def test_settings_that_cannot_hold_together_start_nothing(tmp_path: Path) -> None:
+async def test_conflicting_settings_start_no_stack(tmp_path: Path) -> None:
     slow = spec(tmp_path / "data", startup_s=100.0)
     with pytest.raises(Invalid, match=r"^startup_s=100, start_timeout_real_s=60 and speed=1 cannot hold"):
         async with running_stack(replace(slow, speed=1.0), print):

@@ -55,7 +55,7 @@ def test_a_stack_of_another_user_further_up_is_ignored(tmp_path: Path) -> None:
         my_stack(tmp_path / "a")
 
 
-def test_a_stack_is_found_by_its_address_wherever_its_folder_is(tmp_path: Path) -> None:
+def test_a_stack_is_found_by_its_address_from_any_folder(tmp_path: Path) -> None:
     stack = written(tmp_path / "one")
     assert folder_of_api(stack.api_url) is None
     with listed(tmp_path / "one" / ".hopyard", print):
@@ -111,7 +111,7 @@ def test_the_nats_of_a_stack_is_that_of_the_api_that_was_named(
             ask.over_nats(address, "http://127.0.0.1:9")
 
 
-def test_a_stack_that_is_not_up_yet_is_said_to_start(tmp_path: Path) -> None:
+def test_a_stack_that_is_still_starting_is_reported_as_such(tmp_path: Path) -> None:
     data = tmp_path / "one" / ".hopyard"
     with listed(data, print):
         assert starting() == [data]

@@ -64,12 +64,12 @@ def test_a_narrow_column_of_parts_shows_whole_ones_and_says_how_many_it_leaves_o
     assert "titan-xp-5:4" in lines(running("job-1"), width=200)[1]
 
 
-def test_where_there_is_room_for_no_part_their_number_is_said() -> None:
+def test_without_room_for_any_part_their_number_is_shown() -> None:
     columns = [Column[str]("on", lambda _: ("titan-xp-0:4", "titan-xp-1:4"), cut=8, parts="nodes")]
     assert [line.plain for line in Listing(columns, [""]).lines(11)] == ["on", "2 nodes"]
 
 
-def test_a_column_with_nothing_in_it_gives_way() -> None:
+def test_an_empty_column_is_left_out() -> None:
     assert lines(job_view("job-1"), width=200)[0].split() == ["job", "state", "gpus", "done", "waited"]
 
 

@@ -19,7 +19,7 @@ LONGEST = 500
 GAIN = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
 
 
-def test_there_are_words_for_every_fact() -> None:
+def test_every_fact_has_a_description() -> None:
     assert set(WORDS) == set(FACTS.values())
 
 
@@ -36,7 +36,7 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
         assert job_id is None or job_id in line
 
 
-def test_a_plan_says_before_when_no_plan_ends_all_jobs_if_it_knows() -> None:
+def test_a_plan_shows_its_horizon_if_it_is_known() -> None:
     assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(solved); no plan ends all jobs within 1m 30s")
     assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(solved); late")
 

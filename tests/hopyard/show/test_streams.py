@@ -22,14 +22,14 @@ def ran(*words: str, stdout: int = subprocess.PIPE, env: dict[str, str] | None =
 
 
 @pytest.mark.parametrize("words", [("version",), ("--version",), ("-h",), ("scenarios", "-h")])
-def test_a_full_disk_below_stdout_is_said_in_a_line(words: tuple[str, ...]) -> None:
+def test_a_full_disk_below_stdout_is_reported_in_a_line(words: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = ran(*words, stdout=full.fileno())
     assert done.returncode == 1
     assert done.stderr == b"hopyard: stdout takes nothing more: no space left on device\n"
 
 
-def test_a_full_disk_below_stdout_is_said_as_json() -> None:
+def test_a_full_disk_below_stdout_is_reported_as_json() -> None:
     with Path("/dev/full").open("wb") as full:
         done = ran("version", "--json", stdout=full.fileno())
     assert done.returncode == 1

@@ -147,7 +147,7 @@ def test_a_node_says_why_some_of_its_gpus_get_no_job() -> None:
     assert "note" not in text_of(nodes_table(node_view()))
 
 
-def test_a_node_that_goes_away_says_when() -> None:
+def test_a_leaving_node_shows_its_end() -> None:
     assert "goes away in 2h" in text_of(nodes_table(replace(node_view(), left_s=7_200.0)))
     gone = replace(node_view(), left_s=0.0, state="lost", reason="its time is over")
     assert "its time is over" in text_of(nodes_table(gone))

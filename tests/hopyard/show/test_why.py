@@ -117,7 +117,7 @@ def test_an_ended_job_says_how_it_ended() -> None:
     assert said(cancelled) == ["j is cancelled."]
 
 
-def test_an_answer_of_an_earlier_version_is_said_as_far_as_it_goes() -> None:
+def test_an_answer_of_an_earlier_version_is_described_as_far_as_possible() -> None:
     old = WhyView(job_id=JobId("j"), state="queued", reason="outweighed", detail="others")
     assert said(old)[0] == "j is queued and does not run. It could run; other jobs come first: others."
 

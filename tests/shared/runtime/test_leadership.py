@@ -192,7 +192,7 @@ async def test_a_leader_is_fenced_by_an_unreadable_message_after_its_fact(live: 
             await bus.publish([cancelled("job-1")])
 
 
-async def test_a_leader_whose_fact_is_gone_leads_on_in_doubt_and_not_for_ever(
+async def test_a_leader_without_its_fact_is_in_doubt_for_a_limited_time(
     live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server finds nothing for a while where its disk is gone, and for ever where the fact is lost."""

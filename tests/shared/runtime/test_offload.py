@@ -80,7 +80,7 @@ async def test_a_helper_process_that_ends_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(("asked", "code"), [("exit", 3), ("linger", 1)])
-async def test_a_helper_process_that_ends_tells_how(asked: str, code: int) -> None:
+async def test_the_end_of_a_helper_process_is_described(asked: str, code: int) -> None:
     helper = LiveOffload().process("test", Doubles, 0)
     with pytest.raises(Crashed, match=f"the process ended with exit code {code}"):
         await helper.call(asked, LIMIT_S)

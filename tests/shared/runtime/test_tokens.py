@@ -43,7 +43,7 @@ def test_a_token_file_is_read_again_after_a_failed_read(file: Path, monkeypatch:
     assert keyring.holder(token, time.time()) is not None
 
 
-def test_a_file_that_comes_later_or_goes_is_seen(file: Path) -> None:
+def test_a_token_file_that_appears_or_disappears_is_noticed(file: Path) -> None:
     keyring = Keyring(str(file))
     assert keyring.empty()
     token = made(file)

@@ -82,9 +82,7 @@ def test_every_comparison_has_a_folder_of_its_own_and_shares_its_runs(
     assert "One seed has no interval" in out
 
 
-def test_where_a_policy_is_out_of_its_range_is_said(
-    scenario: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_policy_outside_its_range_is_remarked_on(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ("compare", "--scenario", str(scenario), "--seeds", "1", "--policies", "fifo,hops")
     assert ran(*words, "--out", "mine") == 0
     said = " ".join(capfd.readouterr().out.split())

@@ -31,7 +31,7 @@ def test_the_quantiles_are_those_of_the_tables(freedom: int, quantile: float) ->
     assert student_quantile(freedom) == pytest.approx(quantile, rel=1e-12)
 
 
-def test_five_equal_values_have_an_interval_of_nothing() -> None:
+def test_five_equal_values_have_an_interval_of_zero() -> None:
     assert summary([2.0] * 5).half_width == 0.0
 
 
@@ -61,5 +61,5 @@ def test_jobs_that_only_one_side_has_are_left_out() -> None:
     assert (found.jobs, found.difference.mean) == (1, 2.0)
 
 
-def test_nothing_in_common_is_no_comparison() -> None:
+def test_without_common_jobs_there_is_no_comparison() -> None:
     assert paired({1: {"a": 1.0}}, {2: {"a": 1.0}}) is None

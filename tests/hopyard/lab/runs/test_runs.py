@@ -73,7 +73,7 @@ def test_the_name_changes_with_the_trace(tmp_path: Path) -> None:
     assert len(names) == 2
 
 
-def test_the_digest_changes_with_every_source_below_the_folder_and_with_nothing_else(tmp_path: Path) -> None:
+def test_the_digest_changes_only_with_sources_below_the_folder(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "policy.py").write_text("1")

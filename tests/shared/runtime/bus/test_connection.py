@@ -181,7 +181,7 @@ async def _try(settings: Settings) -> None:
     await bus.close()
 
 
-async def test_a_token_opens_the_door_and_nothing_else_does(tmp_path: Path) -> None:
+async def test_only_the_token_gives_access(tmp_path: Path) -> None:
     server = NatsServer(tmp_path, token='s3"cret')
     await server.start()
     try:

@@ -82,7 +82,7 @@ async def test_a_reader_of_some_kinds_of_fact_gets_those_and_no_others(net: Net)
     assert [record.seq for record in of_one] == [5]
 
 
-async def test_nothing_wakes_a_reader_of_other_subjects(net: Net) -> None:
+async def test_facts_on_other_subjects_do_not_wake_a_reader(net: Net) -> None:
     bus = await net.client()
     waiting = asyncio.ensure_future(anext(bus.read(0, ["hopyard.worker.n.*"])))
     await bus.publish([cancelled("a"), drained("n")])
@@ -220,7 +220,7 @@ async def test_large_facts_come_in_smaller_batches(
     assert bus.counts.readers_restarted == 0
 
 
-async def test_a_killed_server_loses_and_doubles_nothing(live: JetStreamNet, nats: LiveNats) -> None:
+async def test_a_killed_server_loses_and_repeats_no_fact(live: JetStreamNet, nats: LiveNats) -> None:
     writer, reader = await live.client("writer"), await live.client("reader")
     batches = reader.read(0, FACT_SUBJECTS)
     telling = asyncio.create_task(_tell_one_by_one(writer, 300))

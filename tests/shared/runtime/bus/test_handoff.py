@@ -234,7 +234,7 @@ async def test_facts_too_large_for_one_message_wait_for_the_stream(state: Deaf) 
         await handoff.store_or_keep([large], asyncio.sleep(0.1))
 
 
-async def test_an_account_that_may_keep_nothing_leads_all_the_same() -> None:
+async def test_an_account_without_rights_to_the_handoff_leads_nevertheless() -> None:
     async with leader(Closed(ScaledClock())) as handoff:
         with pytest.raises(Unavailable):
             await handoff.take_over()

@@ -187,7 +187,7 @@ async def _drain(readers: Sequence[Coroutine[Any, Any, list[Record]]], bus: Memo
 
 
 @pytest.mark.benchmark
-async def test_readers_of_other_subjects_cost_nothing() -> None:
+async def test_readers_of_other_subjects_add_no_cost() -> None:
     alone, crowd = _bus(), _bus()
     facts = 20_000
     one = await _drain([next_records(alone.read(0, FACT_SUBJECTS), facts, 60.0)], alone, facts)

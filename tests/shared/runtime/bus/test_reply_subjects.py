@@ -192,7 +192,7 @@ async def test_a_large_reply_cannot_be_announced_on_a_subject_of_the_asker(guard
         assert await bus.get("settings") == (b"{}", revision)
 
 
-async def test_an_agent_rolls_up_nothing(guarded: Guarded) -> None:
+async def test_an_agent_cannot_roll_up_a_subject(guarded: Guarded) -> None:
     """A header of a message can have the server delete all others of a stream."""
     own = (
         state_subject("claim/n-1"),

@@ -170,7 +170,7 @@ async def test_instances_beyond_the_present_number_have_ended(bus: MemoryBus) ->
     assert states == [ServiceState.STARTING, ServiceState.GONE, ServiceState.ENDED]
 
 
-async def test_where_their_number_is_not_known_one_that_is_gone_is_said(bus: MemoryBus) -> None:
+async def test_without_a_known_number_of_instances_a_gone_one_is_reported(bus: MemoryBus) -> None:
     await Reporter(bus, "planner", lambda: 100.0, instance=2).begin()
     now = 100.0 + GONE_AFTER_REAL_S + 1
     await Reporter(bus, "planner", lambda: now).begin()

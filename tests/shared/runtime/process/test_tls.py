@@ -32,7 +32,7 @@ async def healthy(**environ: str) -> bool:
     return await process.wait() == 0
 
 
-async def test_with_a_certificate_http_speaks_tls_and_nothing_else() -> None:
+async def test_with_a_certificate_http_accepts_only_tls() -> None:
     site = await listen(application(), "127.0.0.1", 0, tls_of(SETTINGS))
     trusted = ssl.create_default_context(cafile=str(PAIR / "certificate.pem"))
     port = str(site.port)

@@ -224,7 +224,7 @@ async def test_a_server_whose_start_is_cancelled_listens_no_more(turns: int) -> 
     await (await listen(web.Application(), "127.0.0.1", port)).close()
 
 
-async def test_a_request_that_is_no_http_leaves_a_line_and_nothing_that_it_said(
+async def test_a_malformed_request_is_logged_without_its_content(
     site: Web, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A token with a control character is one: the library would log the header."""

@@ -75,7 +75,7 @@ def test_after_the_second_death_the_fact_is_passed_over() -> None:
     run(story)
 
 
-def test_a_death_that_does_not_come_again_costs_nothing() -> None:
+def test_a_death_that_does_not_recur_quarantines_no_fact() -> None:
     async def story() -> None:
         bus = await planted()
         assert await life(bus, Frail()) is not None

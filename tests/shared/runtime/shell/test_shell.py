@@ -55,7 +55,7 @@ def test_timers_ring_at_their_times_in_their_order(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_restart_replays_to_the_same_state_and_publishes_nothing_twice(tell: Tell) -> None:
+def test_a_restart_replays_to_the_same_state_and_publishes_no_fact_twice(tell: Tell) -> None:
     async def story(stage: Stage) -> None:
         await stage.start()
         first = stage.core
