@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """Run it, and end with its exit code; as SIGPIPE would, if nobody reads on (`… | head`)."""
+    """Run a program, and end with its exit code; as by SIGPIPE if its output is closed (`… | head`)."""
     try:
         code = main()
         sys.stdout.flush()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(UV is None, reason="needs uv, which `uv run pyte
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the environment. Whatever it needs is where uv found it for the one that runs the tests."""
+    """The environment's folder. What it needs is where uv found it for the one that runs the tests."""
     path = tmp_path_factory.mktemp("plain")
     words = (str(UV), "sync", "--quiet", "--frozen", "--no-dev", "--no-editable", "--no-compile-bytecode")
     environ = os.environ | {"UV_PROJECT_ENVIRONMENT": str(path)}

@@ -1,4 +1,4 @@
-"""Programs of the tests end in good order, whoever reads what they print."""
+"""Programs of the tests end in good order, whether or not their output is read."""
 
 import subprocess
 import sys

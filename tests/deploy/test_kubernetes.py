@@ -47,7 +47,7 @@ def pods() -> dict[str, Manifest]:
 
 
 def environment() -> dict[str, Any]:
-    """Of all containers and the settings they share: what is set, and to what."""
+    """The variables of all containers and of the settings they share."""
     found = dict(one("ConfigMap", "hopyard")["data"])
     for pod in pods().values():
         for container in pod["containers"]:

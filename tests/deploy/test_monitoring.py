@@ -39,7 +39,7 @@ def test_promtool_finds_no_fault(ask: list[str]) -> None:
 
 
 def test_grafana_reads_the_whole_dashboard() -> None:
-    """Its own model of a dashboard has every field of ours, with the values that we wrote."""
+    """Grafana's own model of a dashboard has every field of ours, with the values that we wrote."""
     models = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
     plugins = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
     encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")

@@ -58,7 +58,7 @@ def stored(path: Path) -> dict[Key, Figure]:
 
 
 def results_of(page: Path) -> list[Path]:
-    """Those that a page links, and those under the name of an experiment's page."""
+    """Results that a page links, and those under the name of an experiment's page."""
     found = {(page.parent / link).resolve() for link in LINKED.findall(page.read_text("utf-8"))}
     own = FOLDER / "data" / f"{page.stem}.csv"
     return sorted(found | ({own} if page.parent == FOLDER and own.exists() else set()))

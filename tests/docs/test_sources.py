@@ -19,7 +19,7 @@ VERSION = re.compile(r"\bcommit [0-9a-f]{7}\b")
 
 
 def unsourced(page: Path) -> Iterator[Table]:
-    """Of what is neither stored nor made again by a test, nor said to come of a command at some version."""
+    """Tables of figures that are not stored, not computed by a test, and name no command and version."""
     text, groups = page.read_text("utf-8"), _groups(page)
     for table in tables(text):
         if _has_figures(table) and table.heading[0] not in groups and not _says_whence(table.beside):

@@ -48,7 +48,7 @@ class Rank:
         return self.said(key)[-1]
 
     def end(self) -> int:
-        """Its exit code, once its last words were heard too, unless others of its processes hold its line."""
+        """The exit code, once the last message was received too, unless a child holds the connection."""
         code = self.process.wait(PATIENCE_S)
         if self.line is not None:
             self.silent.wait(LAST_WORDS_S)

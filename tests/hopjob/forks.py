@@ -98,7 +98,7 @@ class Forks:
 
 @cache
 def forks(**environment: object) -> Forks:
-    """Of the whole run of tests: an import of torch costs more than most of what ranks do here."""
+    """A template for the whole run of tests: importing torch costs more than most of what ranks do here."""
     found = Forks(environment)
     atexit.register(found.close)
     return found

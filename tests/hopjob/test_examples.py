@@ -52,7 +52,7 @@ def test_an_example_goes_from_one_rank_to_two(tmp_path: Path, name: str) -> None
 
 
 def test_lightning_trains_the_ordered_samples_beyond_its_own_limit(tmp_path: Path) -> None:
-    """It ended at `max_epochs`, and the job was complete with a part of its samples."""
+    """Lightning ended at `max_epochs`, and the job was complete with a part of its samples."""
     example = job("lightning_module")
     assert example.epochs is not None
     assert example.workload.dataset_samples is not None
@@ -64,7 +64,7 @@ def test_lightning_trains_the_ordered_samples_beyond_its_own_limit(tmp_path: Pat
 
 
 def test_a_trainer_that_a_shell_starts_completes(tmp_path: Path) -> None:
-    """It said nothing at its end, was taken for interrupted, and trained on and on."""
+    """A job said nothing at its end, was taken for interrupted, and trained on and on."""
     with Agent(tmp_path) as agent:
         [rank] = agent.start(EXAMPLES / "lightning_module.py", launched=False, HOPJOB_SAMPLES=64)
         assert rank.end() == 0, rank.output()

@@ -176,7 +176,7 @@ def test_a_full_disk_is_reported_and_training_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_failed_is_saved_at_the_end(tmp_path: Path) -> None:
-    """It was taken for saved: the job was complete, and its model was nowhere."""
+    """A failed checkpoint was taken for saved: the job was complete, and its model was nowhere."""
     job: dict[str, Any] = {"SCRIPT": LEDGER, "DATASET": 32, "EPOCHS": 2, "PACE": 0.3, "WHOLE": 64}
     with Agent(tmp_path) as agent:
         [rank] = agent.run(SCRIPTS / "fails_to_save.py", **job, HOPJOB_CHECKPOINT_INTERVAL_S=0)

@@ -199,7 +199,7 @@ def test_without_a_stack_shell_completion_is_empty_and_silent(
 def test_a_stack_that_does_not_answer_is_not_waited_for(
     hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its port accepts the connection and then says nothing."""
+    """The stack's port accepts the connection and then says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HOPYARD_API_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         ran = completed(hopyard, monkeypatch, "hopyard show be")

@@ -62,7 +62,7 @@ def test_a_benchmark_says_it_below_its_own_line(tmp_path: Path) -> None:
 
 
 def test_a_stack_ends_with_the_service_that_lacks_a_library(tmp_path: Path) -> None:
-    """It would lack it the next time too."""
+    """The service would lack the library the next time too."""
     code, said = ran_without("duckdb", "up", "--cluster", "tiny", cwd=tmp_path)
     lacks = [
         f"hopyard: {one}: duckdb is not installed: pip install duckdb\n" for one in ("estimator", "monitor")

@@ -45,7 +45,7 @@ Members = Sequence[tuple[Node, int]]
 
 
 def stretch(world: World, job: JobSpec, members: Members, index: int = 0, key: str = "pl") -> Stretch:
-    """Of a gang in lockstep."""
+    """A stretch of a gang in lockstep."""
     there = sorted(members, key=lambda member: member[0].node_id)
     gang = Gang.of({one.node_id: gpus for one, gpus in there})
     return world.stretch(job, [one for one, _ in there], gang, key=key, index=index)

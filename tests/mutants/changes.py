@@ -41,7 +41,7 @@ def changes(source: str) -> Iterator[Change]:
 
 
 def _decorators(statement: ast.stmt) -> list[int]:
-    """Their lines."""
+    """Lines of decorators."""
     return [one.lineno for one in getattr(statement, "decorator_list", [])]
 
 

@@ -125,7 +125,7 @@ def job_file(
 
 
 def steps_of(ledger: Path) -> list[Step]:
-    """Of every rank and placement of a job, in the order of samples and time."""
+    """Steps of every rank and placement of a job, in the order of samples and time."""
     lines = [line for file in sorted(ledger.glob("*.jsonl")) for line in file.read_text().splitlines()]
     steps = [msgspec.json.decode(line, type=Step) for line in lines]
     return sorted(steps, key=lambda step: (step.samples, step.at))

@@ -122,7 +122,7 @@ async def stack_between(nets: Nets, data: Path) -> AsyncIterator[tuple[Stack, Cl
 
 
 async def agent(nets: Nets, node: str, url: str, data: Path) -> Process:
-    """Of a machine that has nothing but its own network in common with the others, and a folder."""
+    """The agent of a machine that has nothing but its own network in common with the others, and a folder."""
     mine = {
         "HOPYARD_NETWORK_INTERFACE": "eth0",
         "HOPYARD_RUN_FOLDER": str(data / "run" / node),

@@ -83,7 +83,7 @@ async def test_mean_completion_time_and_makespan_are_those_that_were_measured(tm
 
 
 def figures(ran: list[Event], said: list[Event]) -> dict[str, tuple[float, float]]:
-    """Of the jobs that count, seconds."""
+    """Completion times, their mean and the makespan, real and simulated, seconds."""
     real, simulated = completion_times(ran), completion_times(said)
     assert real.keys() == simulated.keys()
     assert len(real) == len(SHAPES)

@@ -55,7 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def jobs(ledger: Path) -> list[JobFile]:
-    """Of demands 1, 2 and 4, and two workloads; some can only run over two nodes."""
+    """Jobs of demands 1, 2 and 4, and two workloads; some can only run over two nodes."""
     return [
         job_file(
             f"job-{number}",
@@ -174,7 +174,7 @@ async def test_executions_ran_at_the_expected_throughput(run: Run) -> None:
 
 
 def _stretches(steps: Sequence[Step]) -> list[list[Step]]:
-    """Of one placement each, in the order in which they ran."""
+    """Steps of one placement each, in the order in which they ran."""
     by_placement: dict[str, list[Step]] = {}
     for step in sorted(steps, key=lambda step: step.at):
         by_placement.setdefault(step.placement, []).append(step)

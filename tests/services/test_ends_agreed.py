@@ -98,7 +98,7 @@ class Pair(Cluster):
                     self.bench.tell(effect.event)
 
     def rest(self) -> None:
-        """Let whoever was ordered to stop do so, until there is nothing to be said."""
+        """Let workers that were ordered to stop do so, until there is nothing to be said."""
         before = -1
         while before < len(self.bench.log):
             before = len(self.bench.log)

@@ -61,7 +61,7 @@ class Deaf:
 
 
 def kinds(service: str) -> list[type[Event]]:
-    """Of facts that it may have to pass over: not its own."""
+    """Kinds of facts that a service may have to pass over: not its own."""
     own = PUBLISHES[service.partition("-")[0]]
     return [kind for kind in FACTS.values() if kind not in own]
 

@@ -62,7 +62,7 @@ def followed(log: Log, index: int, fact: Event) -> Log:
 
 
 def plans(log: Log) -> Iterator[tuple[int, PlanPublished]]:
-    """Those that place a job."""
+    """Plans that place a job."""
     return ((index, plan) for index, plan in all_of(log, PlanPublished) if plan.placements)
 
 
@@ -113,7 +113,7 @@ def starts_without_a_plan(log: Log) -> Iterator[Log]:
 
 
 def jobs_that_no_plan_might_move(log: Log) -> Iterator[Log]:
-    """Whoever was preempted by a plan while its node did not drain."""
+    """Jobs that a plan preempted while their nodes did not drain."""
     moved = {fact.job_id for _, fact in all_of(log, JobPreempted) if fact.cause and fact.cause.plan_id}
     for index, fact in all_of(log, JobSubmitted):
         if fact.job_id in moved:

@@ -19,7 +19,7 @@ PACKAGES = ("hopyard", "services", "shared", "schemas", "loadgen", "hopjob")
 
 
 def of_commit(commit: str, folder: Path) -> Path:
-    """Its tree. Raises CalledProcessError for one that the history lacks."""
+    """The tree of a commit. Raises CalledProcessError for one that the history lacks."""
     archive = subprocess.run(
         ["git", "archive", commit, *PACKAGES, "pyproject.toml"], cwd=ROOT, check=True, capture_output=True
     ).stdout
@@ -27,7 +27,7 @@ def of_commit(commit: str, folder: Path) -> Path:
 
 
 def kept(name: str, folder: Path) -> Path:
-    """Of an archive in `tests/data/versions`."""
+    """The version of an archive in `tests/data/versions`."""
     return _unpacked(BytesIO((DATA / "versions" / name / "source.tar.xz").read_bytes()), folder)
 
 
@@ -94,6 +94,6 @@ class Installed:
         self._draft.replace(self.folder)
 
     def environ(self, home: Path) -> dict[str, str]:
-        """Of a user of it: nothing set, and no stack that he has elsewhere is found."""
+        """The environment of a user of the version: nothing set, and no other stack of the user is found."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
         return own | {"PYTHONPATH": str(self.folder), "XDG_STATE_HOME": str(home)}

@@ -35,7 +35,7 @@ SUBMIT_EVERY_S = 3.0
 
 
 class Upgraded(msgspec.Struct, kw_only=True):
-    """What became of it."""
+    """The outcome of an upgrade."""
 
     restarts: list[Restarted]
     """none: the stack was stopped first"""

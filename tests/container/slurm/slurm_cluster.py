@@ -25,7 +25,7 @@ def build() -> None:
 
 
 class SlurmCluster:
-    """Its commands run in the container, as a user's would on a login node."""
+    """A cluster in a container; its commands run there, as a user's would on a login node."""
 
     def __init__(self, container: str) -> None:
         self.container = container

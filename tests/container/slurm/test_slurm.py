@@ -67,7 +67,7 @@ def slurm(brought: Path, request: pytest.FixtureRequest) -> Iterator[SlurmCluste
 
 @pytest.fixture
 async def stack(tmp_path: Path, brought: Path) -> AsyncIterator[tuple[Stack, Client, dict[str, str]]]:
-    """Without a node; with the environment of whoever brings agents up for it."""
+    """A stack without a node; with the environment of the user who brings agents up for it."""
     spec = StackSpec(data=tmp_path, cluster=None, clock_origin=time.time(), settings=SHORT)
     async with running_stack(spec, print) as stack, connect(stack.api_url, stack.token) as client:
         owner_only.write(brought / "agents.json", admitted_any(tmp_path).read_bytes())

@@ -104,7 +104,7 @@ def linked_folder(path: Path, _: Path) -> None:
 def test_files_that_do_not_belong_to_the_job_are_not_read(
     tmp_path: Path, trick: Callable[[Path, Path], None]
 ) -> None:
-    """A job's account may put anything there, and whoever makes backups may read more than it."""
+    """A job's account may put anything there, and the account that makes backups may read more."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret")
     trick(saved(tmp_path, A, 100, b"secret"), secret)
@@ -142,7 +142,7 @@ def test_no_other_file_comes_out_of_a_backup(tmp_path: Path, name: str) -> None:
 
 
 def test_the_names_are_those_that_the_plug_in_writes() -> None:
-    """It is no import of ours: jobs run it."""
+    """The plug-in is no import of ours: jobs run it."""
     written = (ROOT / "hopjob" / "state" / "checkpoints.py").read_text()
     theirs = re.search(r'^NAME = re\.compile\(r"(.*)"\)$', written, re.MULTILINE)
     assert theirs is not None

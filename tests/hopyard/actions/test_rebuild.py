@@ -58,7 +58,7 @@ async def trimmed(data: Path) -> Path:
 
 
 async def test_a_long_archive_does_not_hold_up_the_connection_to_nats(tmp_path: Path) -> None:
-    """It would be hung up on: NATS wants an answer every few minutes."""
+    """NATS would close the connection: it wants an answer every few minutes."""
     archive = await trimmed(tmp_path)
     made = Watched(tmp_path / "store.duckdb", half_life_s=1e6, counts=True)
     try:

@@ -13,7 +13,7 @@ ARRIVALS = arrivals(load_scenario("tiny"))[:3]
 async def replayed(
     api: CannedApi, *, wait: bool = False, speed: float = 100_000.0
 ) -> tuple[Replayed, list[str]]:
-    """What came of it, and the lines it said."""
+    """The result of a replay, and the lines it printed."""
     lines: list[str] = []
     spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait)
     api.says("GET /v1/status", status_view(speed=speed))
@@ -25,7 +25,7 @@ def submitted(job: str = "job-1") -> Submitted:
 
 
 def keys_of(api: CannedApi) -> list[str]:
-    """Of the submissions, in their order."""
+    """Idempotency keys of the submissions, in their order."""
     return [headers["Idempotency-Key"] for name, _, headers, _ in api.requests if name == "POST /v1/jobs"]
 
 

@@ -21,7 +21,7 @@ CERTIFICATE = Path(__file__).parent / "certificate"
 
 
 class ClosesWithoutAWord(BaseHTTPRequestHandler):
-    """It leaves the line open, as HTTP/1.1 has it, and then does not."""
+    """A server that announces an open connection, as HTTP/1.1 has it, and closes it."""
 
     protocol_version = "HTTP/1.1"
 

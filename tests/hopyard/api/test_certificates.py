@@ -1,4 +1,4 @@
-"""In new processes: whoever runs the tests has aiohttp already."""
+"""Certificates are read only where they are needed: in new processes, which have not imported aiohttp."""
 
 import subprocess
 import sys

@@ -95,7 +95,7 @@ def test_a_token_of_the_environment_wins(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_token_that_no_request_can_hold_is_refused_and_not_shown(
     token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was shown, in an error by which the API could not be reached."""
+    """The token was shown, in an error by which the API could not be reached."""
     file = tmp_path / "token"
     file.write_text(token)
     file.chmod(0o600)

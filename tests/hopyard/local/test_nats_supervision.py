@@ -110,7 +110,7 @@ async def test_a_server_that_cannot_start_is_tried_until_it_can(
 
 
 def outage(servers: int, running: int) -> tuple[Outage, list[str]]:
-    """Of servers the first of which run."""
+    """An outage of `servers` servers of which the first `running` run."""
     each = [NatsServer(Path(f"nats-{number}")) for number in range(servers)]
     for server in each[:running]:
         server.running = lambda: True  # type: ignore[method-assign]
@@ -173,7 +173,7 @@ SLOWLY = '#!/bin/sh\nsleep {}\nexec {} "$@"\n'
 async def test_a_server_that_recovers_its_store_for_long_is_left_to_do_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was killed after ten seconds, and began again, for ever."""
+    """Such a server was killed after ten seconds, and began again, for ever."""
     (slow := tmp_path / "nats-server").write_text(SLOWLY.format(3, nats_server._executable()))
     slow.chmod(0o755)
     monkeypatch.setattr(nats_supervision, "START_TIMEOUT_S", 0.3)
@@ -349,7 +349,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Three:
 
 
 def test_the_disk_of_a_server_of_three_that_ended_is_not_checked(three: Three) -> None:
-    """It may come back without it, since the others hold all."""
+    """A server may come back without its disk, since the others hold all."""
     three.running.pop()
     shutil.rmtree(three.servers[2].folder)
     assert (three.look(), three.said) == ((False, False), [])
@@ -390,7 +390,7 @@ def test_the_last_of_three_that_runs_waits_with_those_that_lost_their_disks_befo
 
 
 async def test_two_servers_of_three_start_no_store_in_place_of_lost_disks(tmp_path: Path) -> None:
-    """They made most of a cluster that knew no stream."""
+    """Two empty servers made a majority that knew no stream."""
     nats = nats_servers(tmp_path / "nats", 3, lambda folder, _, peers: NatsServer(folder, peers=peers))
     said: list[str] = []
     await start_nats(nats, said.append)

@@ -202,7 +202,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process_that_is_not_known(
 
 
 def children() -> set[int]:
-    """Of this process, those that ended and are not buried among them."""
+    """Children of this process, with those that ended and are not reaped."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # of one that has just ended
@@ -264,7 +264,7 @@ async def test_a_program_that_ends_while_the_template_is_stuck_is_spawned_instea
 
 
 async def test_a_template_ends_while_a_program_waits_for_the_disk_of_its_log(tmp_path: Path) -> None:
-    """In place of the disk a pipe that nobody reads: whoever opens it waits."""
+    """In place of the disk a pipe without a reader, which blocks the process that opens it."""
     program = written(tmp_path, "one", SLEEPS)
     program.log.parent.mkdir(mode=0o700)
     os.mkfifo(program.log)

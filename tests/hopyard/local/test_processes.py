@@ -113,7 +113,7 @@ async def test_children_of_a_stopped_program_go_with_it(program: Write, begin: B
 
 
 def zombie(pid: int) -> bool:
-    """Dead, and not yet buried by whoever inherited it."""
+    """Whether a process is dead and not yet reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

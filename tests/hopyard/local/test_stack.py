@@ -199,7 +199,7 @@ def test_a_chosen_folder_of_jobs_is_kept(how: str, tmp_path: Path, monkeypatch: 
 def test_credentials_of_a_user_for_other_stacks_are_not_used_by_this_one(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A viewer's token, exported, made whoever had it an operator here; an account left NATS open to all."""
+    """An exported viewer's token made its holder an operator here; an account left NATS open to all."""
     shown = {"api_token": "a viewer's", "nats_credentials": "/elsewhere.json"}
     own = spec(tmp_path)
     if how == "scenario":
@@ -304,7 +304,7 @@ async def test_accounts_that_nats_does_not_take_are_handed_over_until_it_does(tm
 async def test_a_stack_ends_completely_despite_a_bad_settings_file_and_signals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its clean-up read the settings again, and ended at a signal: processes lived on, without a word why."""
+    """The clean-up read the settings again, and ended at a signal: processes lived on, without a word why."""
     ended: list[str] = []
 
     async def nothing(*_: object) -> None: ...

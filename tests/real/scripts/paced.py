@@ -63,7 +63,7 @@ class Line(Dataset):
 
 
 def loss_now() -> float:
-    """Of the first 256 samples, whatever is trained at the moment: a figure without the noise of batches."""
+    """Loss over the first 256 samples, whatever is trained now: a figure without the noise of batches."""
     with torch.no_grad():
         x = line.x[:256]
         for layer in model:

@@ -54,7 +54,7 @@ def test_a_lone_node_is_believed() -> None:
 
 @pytest.mark.parametrize("before", ["", "exit code 127: hopyard: "])
 def test_the_reason_is_the_agents_with_the_nodes_before_it(before: str) -> None:
-    """That it cannot be started was said by both."""
+    """Both agents reported that the program cannot be started."""
     there = driver("vm")
     [run] = runs(there)
     reason = f"{before}cannot be started: train.py: No such file or directory"

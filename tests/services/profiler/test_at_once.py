@@ -31,7 +31,7 @@ def driver() -> Driver:
 
 
 def added(of: Driver) -> list[list[tuple[str, str]]]:
-    """Of every addition: job and type of its runs."""
+    """Job and type of the runs of every addition."""
     return [[(run.job_id, run.gpu_type) for run in fact.runs] for fact in of.all(ProfilingAdded)]
 
 

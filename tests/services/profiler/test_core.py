@@ -203,7 +203,7 @@ NONSENSE = measurement(backward_s=float("nan"))
 
 @pytest.mark.parametrize("said", [partial(failed, final=False), partial(measured, numbers=NONSENSE)])
 def test_a_failure_under_two_ids_is_one(said: Callable[[ProfileRun], Event]) -> None:
-    """An earlier version gave it another id: the stream has it twice, and so does whoever reads."""
+    """An earlier version gave a failure another id: the stream has it twice, and so do its readers."""
     driver = Driver(attempts=2).tell(joined(), submitted())
     [run] = driver.next_round()
     for _ in range(2):

@@ -302,7 +302,7 @@ def test_a_plan_places_only_jobs_and_nodes_that_are_there() -> None:
 
 
 def lives(count: int) -> Iterator[Event]:
-    """Of so many jobs, one after the other."""
+    """The facts of so many jobs, one after the other."""
     yield joined()
     for number in range(count):
         job, place = f"job-{number}", f"pl-{number}"

@@ -269,7 +269,7 @@ RUNS_OR_PLANS = {
 
 
 def test_only_modules_that_run_or_plan_a_mode_name_it() -> None:
-    """One struct, one meaning, one branch of the world: whoever else asks for a mode asks `gangs`."""
+    """One struct, one meaning, one branch of the world: all others ask `gangs` for a mode."""
     others = {mode.__name__ for mode in Sync.__args__} - {"Lockstep"}
     naming = {
         name(path)

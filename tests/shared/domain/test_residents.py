@@ -10,7 +10,7 @@ A, B, C = JobId("a"), JobId("b"), JobId("c")
 
 
 def left(residents: Residents, job_id: JobId, gpus: int = 1, *, room: int) -> bool:
-    """It begins and ends here; whether it stood by."""
+    """A job begins and ends here; whether it stood by."""
     stood_by = residents.enter(job_id, gpus, room=room)
     residents.leave(job_id, stays=True)
     return stood_by

@@ -29,7 +29,7 @@ def test_a_job_alone_waits_for_its_exchange() -> None:
 
 
 def test_the_cycle_of_a_single_job_has_no_rounding_error() -> None:
-    """It takes as long to the bit as its gang would outside a rota."""
+    """A job alone takes as long to the bit as its gang would outside a rota."""
     alone = turn(0.1, 0.3, exchange_s=0.2, rounds=3)
     assert period([alone]) == 3 * (0.3 + 0.2)
 

@@ -1,4 +1,4 @@
-"""What copies did, counted together: whatever the order and however often it is said."""
+"""Samples of copies, counted together: in any order and with repetitions."""
 
 from random import Random
 
@@ -52,7 +52,7 @@ def test_copies_that_began_unlike_have_the_least_in_common() -> None:
 
 
 def test_a_lone_copy_counts_no_more_than_the_job() -> None:
-    """Its quota is of whole batches."""
+    """A quota is of whole batches."""
     gang = Gang.of({A: 1}, Forked(shares=(1.0,)))
     [quota] = gangs.quotas(gang, SAMPLES - BASE, 256).values()
     assert BASE + quota > SAMPLES

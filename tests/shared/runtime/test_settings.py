@@ -154,6 +154,6 @@ def test_the_source_of_a_setting_is_who_set_it_last(tmp_path: Path) -> None:
 
 
 def test_a_file_without_an_end_is_not_read_to_its_end() -> None:
-    """It took all of the machine's memory."""
+    """Reading the file took all of the machine's memory."""
     with pytest.raises(ValueError, match=r"^/dev/zero: is larger than 16777216 bytes$"):
         load_settings({"HOPYARD_SETTINGS": "/dev/zero"})

@@ -1,4 +1,4 @@
-"""The file of tokens, as whoever checks tokens reads it again and again."""
+"""The file of tokens, as it is read at every request."""
 
 import time
 from pathlib import Path

@@ -115,7 +115,7 @@ def test_no_policy_is_better(policy: str) -> None:
 
 
 def test_no_gang_is_faster_than_the_fastest() -> None:
-    """Of all pairs of nodes of a type, in the mean of the noise."""
+    """All pairs of nodes of a type, in the mean of the noise."""
     scenario = load_scenario("hops-64")
     chosen = virtual_settings(scenario, {"seed": 3})
     world = WORLDS.load(chosen.world)(chosen, scenario.catalogue)

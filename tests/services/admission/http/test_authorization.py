@@ -135,7 +135,7 @@ async def test_a_token_of_a_project_cancels_its_jobs_alone(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("held", [False, True], ids=["stored", "in flight"])
 def test_idempotency_keys_are_per_user(*, held: bool) -> None:
-    """Whoever guessed a key learnt of the job of another, and could not submit its own."""
+    """A caller who guessed a key learnt of another's job, and could not submit its own."""
     ada, later, bob = (
         Identity(role=Role.SUBMITTER, user=user, token_id=token)
         for user, token in (("ada", "1"), ("ada", "2"), ("bob", "3"))

@@ -114,7 +114,7 @@ class RunningNode:
         return found[0] if found else None
 
     def pids(self, placement_id: PlacementId = P1) -> list[int]:
-        """Of the ranks."""
+        """Process ids of the ranks."""
         claim = self.folders.worker(placement_id) / "claim.json"
         found = msgspec.json.decode(claim.read_bytes())["ranks"] if claim.exists() else []
         return [rank["process"]["pid"] for rank in found if rank["process"]]
@@ -172,7 +172,7 @@ def left_of(folders: Folders) -> list[str]:
 
 
 def processes_of(folders: Folders) -> list[int]:
-    """But for dead ones that nobody has reaped yet."""
+    """The processes of a node, without dead ones that are not reaped yet."""
     mark = os.fsencode(folders.run)
     return [
         int(path.name)
@@ -194,7 +194,7 @@ def order(
     command: Sequence[str] | None = None,
     **more: Any,  # noqa: ANN401 - fields
 ) -> StartOrdered:
-    """Of a rank in plain Python that does what `words` say; `more`: fields of the order, and of its job."""
+    """Order of a plain Python rank that does what `words` say; `more`: fields of order and job."""
     fields = {key: more.pop(key) for key in list(more) if key in StartOrdered.__struct_fields__}
     spec: JobSpec = msgspec.structs.replace(
         job(),

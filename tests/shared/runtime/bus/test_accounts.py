@@ -197,7 +197,7 @@ async def test_a_measurement_on_the_subject_of_0_1_counts_until_a_service_leads(
 
 
 async def test_the_first_leader_is_known_after_the_stream_dropped_its_fact(guarded: Guarded) -> None:
-    """Whoever leads for long says so again, and what is older goes to the archive."""
+    """A leader repeats its fact, and older facts go to the archive."""
     led = ServiceLed(at=0.0, service="planner", instance=1, token=7, repetition=0)
     async with guarded.raw(ROGUE) as client, guarded.bus("planner") as planner:
         await planner.lead(led, 0)
@@ -210,7 +210,7 @@ async def test_the_first_leader_is_known_after_the_stream_dropped_its_fact(guard
 
 
 async def test_a_message_with_a_fact_s_id_does_not_keep_the_fact_out_of_a_stream(guarded: Guarded) -> None:
-    """The server drops what has the id of an earlier message, whoever sent that, and wherever it stands."""
+    """The server drops a message with the id of an earlier one of any sender and subject."""
     fact = plan()
     async with (
         guarded.raw(ROGUE) as client,

@@ -21,7 +21,7 @@ FILES = (Segment(ArchiveKind.FACTS, 1, 5), Segment(ArchiveKind.FACTS, 6, 10))
 
 
 async def trimmed(live: JetStreamNet, folder: Path, *, size: int = 0, may_lack: bool = False) -> JetStreamBus:
-    """Of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
+    """A reader of a stream whose first ten facts, of so many bytes, are in two files of an archive alone."""
     live.settings = msgspec.structs.replace(live.settings, archive=str(folder), allow_lost_facts=may_lack)
     bus, reader = await live.client("monitor"), ArchiveReader(folder)
     facts = [

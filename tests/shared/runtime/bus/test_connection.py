@@ -122,14 +122,14 @@ async def test_closing_does_not_wait_for_a_server_that_is_away(live: JetStreamNe
 
 
 async def test_closing_does_not_wait_for_a_server_that_reads_nothing(tmp_path: Path) -> None:
-    """It waited until all was sent: a service that was to begin again hung between its lives."""
+    """The client waited until all was sent: a service that was to begin again hung between its lives."""
     async with frozen(NatsServer(tmp_path)) as bus:
         async with asyncio.timeout(LIMIT_S):
             await bus.close()
 
 
 async def test_a_client_leaves_a_server_that_reads_nothing_for_another(tmp_path: Path) -> None:
-    """It waited until all was sent, and so for as long as the server stood still."""
+    """The client waited until all was sent, and so for as long as the server stood still."""
     async with frozen(NatsServer(tmp_path / "one"), NatsServer(tmp_path / "other")) as bus:
         left = bus._connection.nats.connected_url
         await until(lambda: bus.counts.reconnects == 1)
@@ -139,7 +139,7 @@ async def test_a_client_leaves_a_server_that_reads_nothing_for_another(tmp_path:
 
 @asynccontextmanager
 async def frozen(*servers: NatsServer) -> AsyncIterator[JetStreamBus]:
-    """A bus whose server stands still, with more on its way than a connection holds of what nobody reads."""
+    """A bus whose server is stopped, with more on its way than the connection buffers."""
     for server in servers:
         await server.start()
     url = ",".join(server.url for server in servers)
@@ -159,7 +159,7 @@ async def frozen(*servers: NatsServer) -> AsyncIterator[JetStreamBus]:
 
 
 async def flood(bus: JetStreamBus) -> None:
-    """More than a connection holds that nobody reads from."""
+    """More than a connection without a reader buffers."""
     for _ in range(200):
         await bus._connection.nats.publish("flood", bytes(100_000))
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Who asks a great deal has only himself wait."""
+"""A sender of many requests delays only its own."""
 
 from shared.runtime.bus.fair_queue import FairQueue
 

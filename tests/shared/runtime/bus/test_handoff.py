@@ -73,7 +73,7 @@ async def leader(state: State) -> AsyncIterator[Handoff]:
 
 
 async def never() -> None:
-    """A stream that nobody leads."""
+    """A stream without a leader."""
     await asyncio.Future()
 
 
@@ -99,7 +99,7 @@ async def test_facts_not_stored_are_left_to_the_next_leader_in_order(state: Deaf
 
 
 async def test_a_leader_that_finds_an_unreadable_value_is_deposed(state: Deaf) -> None:
-    """It tried again for ever, and its users waited."""
+    """The leader tried again for ever, and its users waited."""
     async with leader(state) as handoff, asyncio.timeout(60.0):
         await handoff.take_over()
         await state.put(KEY, b"\xc1")

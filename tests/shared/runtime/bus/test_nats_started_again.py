@@ -18,7 +18,7 @@ from tests.shared.runtime.bus.bus_build import until
 
 
 async def test_a_service_starts_though_nats_has_started_again_and_admission_is_away(tmp_path: Path) -> None:
-    """It waited for ever for a stream that it does not need, and said nothing."""
+    """A service waited for ever for a stream that it does not need, without a word."""
     stack = Guarded(tmp_path)
     await stack.server.start()
     try:

@@ -23,7 +23,7 @@ AGENTS_SUBJECT = f"hopyard-read.n-1.{'x' * 3_900}"
 
 
 async def test_a_dead_letter_of_any_size_fits_the_server(live: JetStreamNet) -> None:
-    """The server closed the connection of whoever reported such a message, and for good."""
+    """The server closed the connection of the service that reported such a message, for good."""
     bus = await live.client()
     largest = bytes(bus._connection.nats.max_payload)
     await bus._connection.dead_letter(AGENTS_SUBJECT, largest, "not to be read: " + "€" * 1_000)
@@ -40,7 +40,7 @@ async def test_a_message_that_its_headers_make_too_large_is_refused_here(live: J
 
 
 async def test_a_flush_that_is_cancelled_leaves_the_connection_working(live: JetStreamNet) -> None:
-    """It heard nothing for as long as two pings take."""
+    """The connection received nothing for as long as two pings take."""
     bus = await live.client()
     for _ in range(3):
         flushing = asyncio.create_task(bus._connection.nats.flush())
@@ -55,7 +55,7 @@ async def test_a_flush_that_is_cancelled_leaves_the_connection_working(live: Jet
 async def test_reconnecting_outlives_a_proxy_that_refuses_a_web_socket(
     live: JetStreamNet, nats: LiveNats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task that reconnects ended by it, and whoever waited for the connection waited for ever."""
+    """The task that reconnects ended by it, and tasks that waited for the connection waited for ever."""
     bus, connect, refused = await live.client(), Client._connect_to_server, list[Srv]()
 
     async def refuse_first(client: Client, server: Srv) -> None:

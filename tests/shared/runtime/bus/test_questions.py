@@ -65,7 +65,7 @@ async def test_an_answer_that_raises_is_a_refusal(net: Net) -> None:
 
 
 async def test_a_server_that_ends_before_answering_is_unavailable(net: Net) -> None:
-    """And has not refused: whoever asks again may get an answer."""
+    """The server has not refused, so a repeated question may get an answer."""
 
     async def answer(_: Question) -> Message:
         raise Unavailable("monitor has ended")
@@ -117,7 +117,7 @@ async def test_a_closed_server_answers_no_more(net: Net) -> None:
 
 
 async def test_a_question_and_a_reply_may_be_larger_than_a_message(net: Net) -> None:
-    """Of a million configurations: random bytes, so that no compression could help."""
+    """A question about a million configurations: random bytes, so that no compression could help."""
     rows = random.Random(1).randbytes(4_000_000)
     question = EstimateQuestion(jobs=(), nodes=(), job=rows, start=rows, node=rows, gpus=rows)
     estimates = Estimates(throughput=rows * 2, variance=rows * 2, count=rows, layer=rows)

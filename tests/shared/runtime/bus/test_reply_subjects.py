@@ -212,7 +212,7 @@ async def test_an_agent_cannot_roll_up_a_subject(guarded: Guarded) -> None:
 
 
 async def test_a_bucket_that_took_such_headers_takes_them_no_more(guarded: Guarded) -> None:
-    """Of an earlier version."""
+    """A bucket made by an earlier version."""
     async with guarded.raw("admission") as client:
         stream = client.client.jetstream()
         config = (await stream.stream_info(f"KV_{STATE_BUCKET}")).config

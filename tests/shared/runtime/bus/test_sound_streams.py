@@ -21,7 +21,7 @@ async def _handles_what_it_publishes(bus: JetStreamBus) -> None:
 
 
 async def test_a_service_at_work_is_no_damage(live: JetStreamNet) -> None:
-    """Its cursor moves on between two looks: the end is to be newer than what it has handled."""
+    """The service's cursor moves on between two looks: the end is to be newer than what it has handled."""
     at_work = asyncio.create_task(_handles_what_it_publishes(await live.client("planner")))
     connection = Connection(live.settings, "diag")
     await connection.open(LIMIT_S)

@@ -1,4 +1,4 @@
-"""Who is hung up on: connections that ask for nothing, sooner where there are many."""
+"""Idle connections are closed, sooner where there are many."""
 
 import asyncio
 from collections.abc import Sequence

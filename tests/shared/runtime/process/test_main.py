@@ -106,7 +106,7 @@ def _built(*_: object) -> Service:
 
 
 async def test_a_start_that_waits_for_nats_ends_once_its_connection_is_closed(live: JetStreamNet) -> None:
-    """It asked for ever."""
+    """The service asked for ever."""
     bus = await live.client()
     await bus._connection.nats.close()
     async with asyncio.timeout(LIMIT_S):
@@ -158,7 +158,7 @@ async def until_it_says(words: str, port: int) -> None:
 
 
 async def test_a_failed_side_task_ends_its_service() -> None:
-    """A watch that had failed watched no more, and nobody knew."""
+    """A failed watch was not noticed."""
 
     async def failing() -> None:
         raise LookupError("the watch")

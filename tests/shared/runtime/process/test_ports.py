@@ -1,4 +1,4 @@
-"""A port that is held is for our own server, however often that starts again, and for nobody else."""
+"""A held port is for our own server alone, however often that restarts."""
 
 import asyncio
 import gc

@@ -65,7 +65,7 @@ class Counting(MemoryBus):
 
 
 async def test_reports_are_asked_for_all_at_once() -> None:
-    """One after the other each would cost a journey to the server, and whoever looks waits for all."""
+    """One after the other, each would cost a round trip to the server."""
     bus = Counting(LoopClock())
     async with reported(bus, "planner"), reported(bus, "monitor"):
         assert [report.name for report in await reports(bus)] == ["planner", "monitor"]

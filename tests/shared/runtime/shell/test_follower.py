@@ -123,7 +123,7 @@ class Electing(JetStreamBus):
 
 
 async def test_a_new_leader_waits_while_servers_elect_theirs(live: JetStreamNet) -> None:
-    """Its process ended; taking over, admission has such an election held itself."""
+    """The leader's process ended; taking over, admission itself causes such an election."""
     bus = await live.client(NAME)
     bus.__class__ = Electing
     assert isinstance(bus, Electing)

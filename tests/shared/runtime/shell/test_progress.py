@@ -1,4 +1,4 @@
-"""Who lives and does not work is found out; who waits for nothing, or could not work, is not blamed."""
+"""A service that lives and does not work is found; one that is idle, or could not work, is not blamed."""
 
 import pytest
 

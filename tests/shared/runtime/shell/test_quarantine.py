@@ -39,7 +39,7 @@ class Frail(Restorer):
 async def life(
     bus: MemoryBus, core: Restorer, snapshot_every: int = 1_000, own: tuple[type[Event], ...] = ()
 ) -> BaseException | None:
-    """Of two minutes at most; how it ended by itself."""
+    """A life of two minutes at most; the error by which it ended, if any."""
     ports = Ports(bus=bus.client(NAME), clock=LoopClock())
     service = msgspec.structs.replace(Set().service(core, ports), own_facts=own)
     task = asyncio.create_task(Shell(service, ports, Settings(snapshot_every=snapshot_every)).run())
