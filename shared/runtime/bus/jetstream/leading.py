@@ -150,7 +150,7 @@ class Leading:
             self._missed_at = -math.inf
             return
         now = time.monotonic()
-        if now - self._missed_at > MISSING_S:  # it may have been there since: begin again
+        if now - self._missed_at > MISSING_S:  # it may have been there since: what is missing is missing anew
             self._missing_since = now
         self._missed_at = now
         if now - self._missing_since < MISSING_S:
