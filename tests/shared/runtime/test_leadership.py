@@ -42,6 +42,14 @@ async def leading(one: Candidate) -> None:
             await asyncio.sleep(0.05)
 
 
+async def led_by_a_fact_that_is_gone(live: JetStreamNet) -> JetStreamBus:
+    bus = await live.client()
+    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
+    await bus.lead(led, await bus.led_last(PLACER))
+    await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
+    return bus
+
+
 async def log_of(bus: JetStreamBus) -> list[Event]:
     found: list[Event] = []
     last = await bus.last_seq()
@@ -197,10 +205,7 @@ async def test_a_leader_without_its_fact_is_in_doubt_for_a_limited_time(
 ) -> None:
     """A server finds nothing for a while where its disk is gone, and for ever where the fact is lost."""
     monkeypatch.setattr(leading_module, "MISSING_S", 0.5)
-    bus = await live.client()
-    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
-    await bus.lead(led, await bus.led_last(PLACER))
-    await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
+    bus = await led_by_a_fact_that_is_gone(live)
     with pytest.raises(Unavailable, match="its disk may be gone"):
         await bus.still_leads()
     async with asyncio.timeout(LIMIT_S):
@@ -209,14 +214,34 @@ async def test_a_leader_without_its_fact_is_in_doubt_for_a_limited_time(
     assert not await bus.still_leads()
 
 
+async def test_a_leader_whose_fact_is_gone_does_not_lead_on_because_it_seldom_looks(
+    live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the server answered so late, it counted as missing anew at each look."""
+    bus = await led_by_a_fact_that_is_gone(live)
+    monkeypatch.setattr(leading_module, "MISSING_S", 0.01)
+    for _ in range(leading_module.MISSING_LOOKS):
+        with pytest.raises(Unavailable, match="its disk may be gone"):
+            await bus.still_leads()
+        await asyncio.sleep(0.02)
+    assert not await bus.still_leads()
+
+
+async def test_a_leader_whose_fact_is_gone_does_not_try_for_ever_to_renew_its_lead(
+    live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leading_module, "MISSING_S", 0.01)
+    bus = await led_by_a_fact_that_is_gone(live)
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(Fenced):
+            await bus.renew_lead(ServiceLed(at=2.0, service=PLACER, instance=1, token=1, repetition=1), 0)
+
+
 async def test_a_fact_that_is_missing_now_and_then_is_no_fact_that_is_gone(
     live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two looks at which it was missing lay an hour, and the leader was deposed at the second."""
-    bus = await live.client()
-    led = ServiceLed(at=1.0, service=PLACER, instance=1, token=1, repetition=0)
-    await bus.lead(led, await bus.led_last(PLACER))
-    await bus._connection.js.purge_stream(FACTS_STREAM, subject=led.subject)
+    bus = await led_by_a_fact_that_is_gone(live)
     monkeypatch.setattr(leading_module, "MISSING_S", 0.2)
     for _ in range(3):
         with pytest.raises(Unavailable, match="its disk may be gone"):

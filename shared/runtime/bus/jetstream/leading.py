@@ -28,6 +28,8 @@ from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_
 MISSING_S = 10.0
 """how long the stream may lack the fence's fact until the leader counts as deposed: a server that has lost
 its disk finds nothing, and refuses whatever expects that fact; a supervised one is ended sooner"""
+MISSING_LOOKS = 5
+"""looks in a row that this takes at least: between two that are far apart the fact may have been there"""
 
 
 class Leading:
@@ -37,8 +39,10 @@ class Leading:
         self._connection = connection
         self._renewing = asyncio.Lock()
         """held while a renewal of the lead may be stored and is not confirmed"""
-        self._missing_since = self._missed_at = -math.inf
-        """when the fence's fact was first and last missing, by a clock that cannot be set"""
+        self._missed_at = math.inf
+        """when the fence's fact was last found missing, by a clock that cannot be set; infinite: it is not"""
+        self._missing_s = 0.0
+        """how long it has been missing, of the time between two looks MISSING_S / MISSING_LOOKS at most"""
         self._first_led = 0
         """sequence of the first `ServiceLed` of any service; 0: not known"""
 
@@ -97,10 +101,9 @@ class Leading:
         Raises Fenced where another instance leads.
         """
         try:
-            newest = await self._connection.js.get_last_msg(FACTS_STREAM, led.subject)
-            fact = _fact_in(newest.data)
-            if fact is not None and fact.event_id == led.event_id:
-                self._connection.fence = Fence(led.subject, newest.seq or 0)
+            stored_at = await self._stored_at(led)
+            if stored_at:
+                self._connection.fence = Fence(led.subject, stored_at)
                 return True
             leads = await self._fence_is_newest()
         except (Error, OSError) as error:
@@ -109,6 +112,15 @@ class Leading:
         if not leads:
             raise Fenced(f"another {led.service} leads")
         return False
+
+    async def _stored_at(self, led: ServiceLed) -> int:
+        """Sequence of `led` where it is the newest of its service; 0: it is not. Raises what NATS raises."""
+        try:
+            newest = await self._connection.js.get_last_msg(FACTS_STREAM, led.subject)
+        except NotFoundError:
+            return 0
+        fact = _fact_in(newest.data)
+        return (newest.seq or 0) if fact is not None and fact.event_id == led.event_id else 0
 
     async def still_leads(self) -> bool:
         """Whether no other instance has led since this one. Raises Unavailable where that is not known."""
@@ -147,13 +159,12 @@ class Leading:
     def _doubt_while_missing(self, *, there: bool) -> None:
         """Raise Unavailable while the stream lacks the fence's fact, for MISSING_S at most."""
         if there:
-            self._missed_at = -math.inf
+            self._missed_at, self._missing_s = math.inf, 0.0
             return
         now = time.monotonic()
-        if now - self._missed_at > MISSING_S:  # it may have been there since: what is missing is missing anew
-            self._missing_since = now
+        self._missing_s += min(max(now - self._missed_at, 0.0), MISSING_S / MISSING_LOOKS)
         self._missed_at = now
-        if now - self._missing_since < MISSING_S:
+        if self._missing_s < MISSING_S:
             raise Unavailable("NATS does not find by which fact this service leads: its disk may be gone")
 
     async def first_led(self) -> float:
