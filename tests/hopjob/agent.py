@@ -32,7 +32,7 @@ class Rank:
     words: list[RankMessage] = field(default_factory=list)
     line: socket.socket | None = None
     silent: threading.Event = field(default_factory=threading.Event)
-    """all that it said on its line was heard"""
+    """all that it said on its newest line was heard"""
 
     def said(self, key: str) -> list[Any]:
         return [word[key] for word in list(self.words) if key in word]
@@ -44,6 +44,8 @@ class Rank:
     def wait_for(self, key: str, count: int = 1) -> Any:  # noqa: ANN401 - what it said
         """The newest of at least `count` such words."""
         until(lambda: len(self.said(key)) >= count or self.process.poll() is not None)
+        if len(self.said(key)) < count:
+            self.silent.wait(LAST_WORDS_S)  # its end is known sooner than what it said before
         assert len(self.said(key)) >= count, f"rank {self.number} never said {key}: {self.output()}"
         return self.said(key)[-1]
 
@@ -174,13 +176,14 @@ class Agent:
 
     def _listen(self, line: socket.socket) -> None:
         rank: Rank | None = None
+        silent = threading.Event()
         try:
             with line, line.makefile("r", encoding="utf-8") as words:
                 for text in words:
                     word = json.loads(text)
                     if "hello" in word:
                         rank = self._rank(word["hello"]["placement"], word["hello"]["rank"])
-                        rank.line = line
+                        rank.line, rank.silent = line, silent
                     assert rank is not None
                     rank.words.append(word)
                     if "ready" in word and self.grants:
@@ -188,8 +191,7 @@ class Agent:
         except OSError:
             pass
         finally:
-            if rank is not None:
-                rank.silent.set()
+            silent.set()
 
     def _rank(self, placement: str, number: int) -> Rank:
         until(lambda: (placement, number) in self.ranks)
