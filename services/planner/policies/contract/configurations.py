@@ -131,8 +131,11 @@ def placeable(
 
 def _fits(pools: Mapping[GpuType, IdlePool], wishes: Wishes) -> bool:
     """Whether some type has enough idle GPUs for one of the job's counts."""
-    there = (pools[gpu_type] for gpu_type in wishes.gpu_types if gpu_type in pools)
-    return any(True for pool in there for _ in pool.within(wishes))
+    for gpu_type in wishes.gpu_types:
+        pool = pools.get(gpu_type)
+        if pool is not None and next(pool.within(wishes), None) is not None:
+            return True
+    return False
 
 
 def _wishes(job: ViewJob, threshold: float, rules: PlaceRules) -> Wishes:

@@ -10,9 +10,10 @@ Per type and per R_k (Hops section 3.6):
 - *distributed*, for sensitive jobs: the same, only for an R_k larger than the largest node of the type. The
   paper prints "less than", which would spread exactly the jobs that fit one node.
 
-The configurations depend on three things alone: where the nodes of a type are in the list, how many of their
-GPUs are idle, and how large the largest node is. A pool is cached by these three, so a plan that finds the
-same GPUs idle uses the pool of an earlier plan. In most first plans all GPUs but those of profiling are idle.
+The configurations depend on three things alone: where the nodes with idle GPUs of a type are in the list, how
+many GPUs are idle on each, and how large the largest node of the type is. A pool is cached by these three, so
+a plan that finds the same GPUs idle uses the pool of an earlier plan. In most first plans all GPUs but those
+of profiling are idle. In a fragment plan most types have no idle GPU, and so no pool.
 
 A *block* is the configurations of one GPU count. It is computed once, however many jobs may choose from it; a
 job is given the numbers of its blocks.
@@ -107,21 +108,24 @@ class Spare(msgspec.Struct, frozen=True):
 class IdlePool:
     """The configurations on the idle GPUs of one type's nodes, computed as jobs ask for them."""
 
-    def __init__(self, position: Sequence[int], idle: Sequence[int], largest: int) -> None:
-        """By node: its position in the list of all, its idle GPUs. `largest`: GPUs of the largest node."""
-        used = [(node, gpus) for node, gpus in zip(position, idle, strict=True) if gpus]
+    def __init__(self, spare: Sequence[tuple[int, int]], largest: int) -> None:
+        """`spare`: position in the list of all nodes, and idle GPUs, of each node that has any.
+
+        `largest`: GPUs of the largest node of the type, busy ones included.
+        """
+        idle = [gpus for _, gpus in spare]
         self._spare = Spare(
-            node=np.array([node for node, _ in used], dtype=np.int32),
-            idle=np.array([gpus for _, gpus in used], dtype=np.int32),
-            before=np.array([0, *accumulate([gpus for _, gpus in used])], dtype=np.int32),
+            node=np.array([node for node, _ in spare], dtype=np.int32),
+            idle=np.array(idle, dtype=np.int32),
+            before=np.array([0, *accumulate(idle)], dtype=np.int32),
         )
         self._largest = largest
         self._most = max(idle)
         self._total = sum(idle)
         self._blocks: list[PlaceBlocks] = []
-        """each of one block"""
-        self._number: dict[tuple[int, int], int] = {}
-        """positions in `_blocks`, by GPUs and room (see `within`)"""
+        """each of one block, with at least one configuration"""
+        self._number: dict[tuple[int, int], int | None] = {}
+        """positions in `_blocks`, by GPUs and room (see `within`); None: there is no such configuration"""
         self._numbers: dict[TypelessWishes, list[int]] = {}
         self._laid = joined([])
         """`_blocks` joined, or the first of them where some were added since"""
@@ -139,17 +143,18 @@ class IdlePool:
         if known is None:
             if len(self._numbers) == WISHES_KEPT:  # most are of jobs that ended
                 self._numbers.clear()
-            found = [self._block(gpus, room) for gpus, room in self.within(wishes)]
-            known = self._numbers[asked] = [one for one in found if len(self._blocks[one].cells)]
+            found = map(self._block, self.within(wishes))
+            known = self._numbers[asked] = [number for number in found if number is not None]
         return known
 
     def offers(self, wishes: Wishes, place: PlaceBlocks) -> bool:
         """Whether a job may choose this place on several nodes, given in the order of their positions."""
         spread = int(place.gpus.sum()), 0
-        if spread not in self.within(wishes):
+        number = self._block(spread) if spread in self.within(wishes) else None
+        if number is None:
             return False
-        block, width = self._blocks[self._block(*spread)], len(place.node)
-        if not len(block.cells) or block.cells[0] != width:  # all have as many
+        block, width = self._blocks[number], len(place.node)
+        if block.cells[0] != width:  # all have as many
             return False
         alike = (block.node.reshape(-1, width) == place.node) & (block.gpus.reshape(-1, width) == place.gpus)
         return bool(alike.all(axis=1).any())
@@ -168,25 +173,27 @@ class IdlePool:
             if not wishes.sensitive or rules.spreads(wishes.demand, gpus, self._largest):
                 yield gpus, 0
 
-    def _block(self, gpus: int, room: int) -> int:
-        number = self._number.setdefault((gpus, room), len(self._blocks))
-        if number == len(self._blocks):
-            self._blocks.append(
-                _aggregated(self._spare, gpus, room) if room else _distributed(self._spare, gpus)
-            )
-        return number
+    def _block(self, wanted: tuple[int, int]) -> int | None:
+        """The number of a block, given by GPUs and room."""
+        if wanted not in self._number:
+            gpus, room = wanted
+            block = _aggregated(self._spare, gpus, room) if room else _distributed(self._spare, gpus)
+            self._number[wanted] = len(self._blocks) if len(block.cells) else None
+            if len(block.cells):
+                self._blocks.append(block)
+        return self._number[wanted]
 
 
 def pools_of(nodes: Sequence[ViewNode]) -> dict[GpuType, IdlePool]:
-    positions: dict[GpuType, list[int]] = {}
-    for index, node in enumerate(nodes):
-        positions.setdefault(node.gpu_type, []).append(index)
-    return {gpu_type: _pool_at(nodes, found) for gpu_type, found in positions.items()}
-
-
-def _pool_at(nodes: Sequence[ViewNode], positions: list[int]) -> IdlePool:
-    idle = tuple([nodes[index].idle for index in positions])
-    return _pool(tuple(positions), idle, max([nodes[index].gpus for index in positions]))
+    """The pool of each type that has idle GPUs."""
+    largest: dict[GpuType, int] = {}
+    spare: dict[GpuType, list[tuple[int, int]]] = {}
+    for position, node in enumerate(nodes):
+        if node.gpus > largest.get(node.gpu_type, 0):
+            largest[node.gpu_type] = node.gpus
+        if node.idle:
+            spare.setdefault(node.gpu_type, []).append((position, node.idle))
+    return {gpu_type: _pool(tuple(found), largest[gpu_type]) for gpu_type, found in spare.items()}
 
 
 _pool = lru_cache(maxsize=POOLS_KEPT)(IdlePool)

@@ -180,6 +180,20 @@ def test_wishes_beyond_those_that_are_kept_are_looked_up_again(
     assert len(pool.blocks().rows) == 4
 
 
+def test_the_largest_node_counts_though_all_of_its_gpus_are_busy() -> None:
+    """A sensitive job is spread only for more GPUs than any node of the type has."""
+    small = [node("a0", 4, gpus=4), node("a1", 4, gpus=4)]
+    one = job(demand=(8,), sensitivity=SENSITIVE)
+    assert found(one, tuple(small)) == [place_on(a0=4, a1=4)]
+    assert found(one, (*small, node("a2", 0, gpus=8))) == []
+
+
+def test_a_type_without_idle_gpus_has_no_pool() -> None:
+    cluster = (*nodes(0, 0), *nodes(1, gpu_type=SLOW))
+    assert set(pools.pools_of(cluster)) == {SLOW}
+    assert placeable([job(gpu_types=(FAST,))], cluster, 1.4) == []
+
+
 def test_a_row_that_names_a_node_twice_is_of_all_those_gpus() -> None:
     columns = explicit([(job("x").job_id, place_on(a0=4, a1=4))], nodes(8, 8))
     alike = msgspec.structs.replace(columns, node=np.array([1, 1], dtype=np.int32))
