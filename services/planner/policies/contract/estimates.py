@@ -17,6 +17,7 @@ from schemas.numbers import MOST
 from schemas.plans import Layer
 from schemas.questions import LAYERS, EstimateQuestion, Estimates
 from services.planner.policies.contract.configurations import Configurations, Pieces
+from services.planner.policies.contract.pools import NO_INTS
 from services.planner.policies.contract.view import View
 from services.planner.solver.problem import subset
 from shared.domain.arrays import Floats, Ints
@@ -29,9 +30,9 @@ FEW = 64
 """rows, up to which all are asked about: to find those that repeat others takes longer than to answer them"""
 REMEMBERED_AT_MOST = 1_000_000
 """rows whose last estimate is kept"""
-UNSORTED_ROWS_AT_MOST = 400_000
 UNSORTED_INQUIRIES_AT_MOST = 1_000
-"""estimates are kept as they came, until they are needed or there are more than this"""
+"""estimates are kept as they came, until they are needed, or there are more inquiries than this or more rows
+than are remembered; every sorting goes through all that is remembered, so it is done seldom"""
 
 
 class Estimated(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +144,7 @@ class Remembered:
     """The last estimate of every configuration that was asked about, up to a limit of rows.
 
     It is read only when the estimator does not answer. So new estimates are kept unsorted until then, or
-    until there are many of them.
+    until there are many of them. They take some 30 bytes a row.
     """
 
     def __init__(self, limit: int = REMEMBERED_AT_MOST) -> None:
@@ -155,9 +156,9 @@ class Remembered:
         """of the unsorted estimates"""
 
     def learn(self, about: Inquiry, estimates: Estimated) -> None:
-        self._unsorted.append((about, estimates))
+        self._unsorted.append((msgspec.structs.replace(about, which=NO_INTS), estimates))
         self._rows += len(about.asked)
-        if self._rows > UNSORTED_ROWS_AT_MOST or len(self._unsorted) > UNSORTED_INQUIRIES_AT_MOST:
+        if self._rows > self._limit or len(self._unsorted) > UNSORTED_INQUIRIES_AT_MOST:
             self._sort_in()
 
     def recall(self, about: Inquiry) -> Estimated:

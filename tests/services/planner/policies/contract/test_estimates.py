@@ -176,6 +176,17 @@ def test_memory_has_a_limit() -> None:
     assert memory.recall(second).known()
 
 
+def test_estimates_are_sorted_in_once_there_are_more_rows_than_are_remembered() -> None:
+    news = about("x", demand=(1,))
+    memory = Remembered(limit=2 * len(news.asked))
+    unsorted = []
+    for _ in range(5):
+        memory.learn(news, linear(news.asked))
+        unsorted.append(len(memory._unsorted))
+    assert unsorted == [1, 2, 0, 1, 2]
+    assert memory.recall(news).known()
+
+
 def test_different_configurations_have_different_hashes() -> None:
     jobs, cluster = [job(f"j{i}", tuple(range(1, 17))) for i in range(30)], nodes(*[8] * 30)
     learnt = inquiry(configurations_for(jobs, cluster, 1.4), view(jobs, cluster))
