@@ -4,7 +4,8 @@ Configuration c is for `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]
 k = start[c] … start[c + 1] − 1 (compressed sparse rows). A *row* is a configuration, a *cell* one of its
 nodes with the GPUs there. Rows of one job are adjacent. Where `samples` has entries, the GPUs of cell k
 take `samples[k]` samples of an iteration together. At 8,192 GPUs there are 12 million rows, so a column is
-int32 and is copied only where it must be.
+int32 and is copied only where it must be. Long columns are indexed by `take`: numpy is twice as quick with it
+where the indices are int32.
 
 A row that a policy only asks about, and never chooses, may name a node several times: each further time
 stands for one more node like it.
@@ -187,7 +188,7 @@ def held(wanted: Configurations, present: Mapping[JobId, Configuration]) -> Ints
     one = np.zeros((3, len(wanted.jobs)), dtype=np.int32)
     """by job: the first node of its present place, its GPUs there, and how many nodes it has; 0: no place"""
     one[:, list(places)] = np.array([(*next(iter(place.items())), len(place)) for place in places.values()]).T
-    node, gpus, nodes = (column[wanted.job] for column in one)
+    node, gpus, nodes = (column.take(wanted.job) for column in one)
     widths = wanted.start[1:] - wanted.start[:-1]
     node[widths != nodes] = NOWHERE
     hits = np.flatnonzero((wanted.node == np.repeat(node, widths)) & (wanted.gpus == np.repeat(gpus, widths)))
@@ -240,9 +241,9 @@ def _joined(
         jobs=tuple([job.job_id for job in jobs]),
         nodes=tuple([node.node_id for node in nodes]),
         job=np.repeat(job, places.rows[shape]),
-        start=_starts(places.cells[rows]),
-        node=places.node[cells],
-        gpus=places.gpus[cells],
+        start=_starts(places.cells.take(rows)),
+        node=places.node.take(cells),
+        gpus=places.gpus.take(cells),
         pieces=Pieces(pieces, shape),
     )
 

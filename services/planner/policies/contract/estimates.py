@@ -50,7 +50,7 @@ class Estimated(msgspec.Struct, frozen=True, kw_only=True):
         return Layer(LAYERS[self.layer[row]])
 
     def at(self, rows: Ints) -> "Estimated":
-        return Estimated(throughput=self.throughput[rows], layer=self.layer[rows])
+        return Estimated(throughput=self.throughput.take(rows), layer=self.layer.take(rows))
 
 
 def unknown(count: int) -> Estimated:
@@ -80,11 +80,11 @@ def inquiry(wanted: Configurations, view: View) -> Inquiry:
     asked = Configurations(
         jobs=wanted.jobs,
         nodes=wanted.nodes,
-        job=wanted.job[rows],
+        job=wanted.job.take(rows),
         start=start,
-        node=wanted.node[cells],
-        gpus=wanted.gpus[cells],
-        samples=wanted.samples[cells] if len(wanted.samples) else wanted.samples,
+        node=wanted.node.take(cells),
+        gpus=wanted.gpus.take(cells),
+        samples=wanted.samples.take(cells) if len(wanted.samples) else wanted.samples,
     )
     return Inquiry(asked=asked, workloads=workloads, which=which)
 

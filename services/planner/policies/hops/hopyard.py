@@ -110,9 +110,9 @@ class Hopyard(ProgramPolicy):
 
 def counted(wanted: Configurations, weight: Floats, gain: Floats, gpus: int) -> Floats:
     """By configuration: g_ij · v in units of its gain; `gpus`: of the cluster."""
-    best = np.nan_to_num(wanted.of_each_job(np.fmax, weight[wanted.job] * gain))
+    best = np.nan_to_num(wanted.of_each_job(np.fmax, weight.take(wanted.job) * gain))
     taken = np.add.reduceat(wanted.gpus, wanted.start[:-1])
-    result: Floats = taken * (best.sum() / gpus) / weight[wanted.job]
+    result: Floats = taken * (best.sum() / gpus) / weight.take(wanted.job)
     return result
 
 

@@ -148,7 +148,7 @@ class ProgramPolicy(ABC):
         chosen = rows[solution.choice[solution.choice != NOTHING]].tolist()
         kept = {row: present[wanted.jobs[wanted.job[row]]] for row in stays.tolist()}
         choices = tuple([_choice(wanted, estimates, row, kept.get(row)) for row in chosen])
-        bids = Bids(wanted=wanted, worth=weight[wanted.job] * gain, chosen=chosen, stays=stays)
+        bids = Bids(wanted=wanted, worth=weight.take(wanted.job) * gain, chosen=chosen, stays=stays)
         return Decision(
             choices=choices,
             left=_left(outlook, wanted, problem.job, placed={choice.job_id for choice in choices}),
@@ -293,7 +293,7 @@ def _types(view: View, wanted: Configurations, columns: Mapping[GpuType, int]) -
 def gains(wanted: Configurations, throughput: Floats) -> Floats:
     """G_ij: throughput / the job's smallest in this plan; NaN where there is no estimate."""
     smallest = wanted.of_each_job(np.fmin, throughput)
-    result: Floats = throughput / smallest[wanted.job]
+    result: Floats = throughput / smallest.take(wanted.job)
     return result
 
 
