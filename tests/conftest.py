@@ -117,7 +117,7 @@ COMPUTING = (
     "services/planner/policies/hlas/test_round_exact.py",
     "services/planner/solver/own/test_stages.py",
     "hopyard/lab/report/test_reports.py",
-    "simulation/test_frailty.py",
+    "simulation/test_failing_workers.py",
     "fuzz/test_cores.py",
     "simulation/test_passed_over.py",
     "test_install.py",

@@ -1,7 +1,7 @@
-"""`python -m tests.chaos --events 1e6`: stories by seeds until there are so many facts; then the figures.
+"""`python -m tests.chaos --events 1e6`: random cases until there are so many facts; then the figures.
 
-A story that breaks a rule is played again with ever fewer strikes, and the shortest that still breaks it is
-printed; then the exit code is 1. `--seed`: the first one, by default of this moment.
+A case that breaks a rule is run again with ever fewer faults, and the shortest that still breaks it is
+printed; then the exit code is 1. `--seed`: the seed of the first case; by default it is drawn.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from collections import Counter
 import structlog
 
 from tests.chaos.faults import FAULTS
-from tests.chaos.storm import Played, Story, shortest, story, tell
+from tests.chaos.storm import Case, CaseResult, random_case, run_case, shortest
 from tests.programs import run
 
 SEEDS = 2**31
@@ -32,21 +32,21 @@ def main() -> int:
     print(f"first seed {first}", flush=True)
     hits, events, seed = Counter[int](), 0, first
     while events < chosen.events:
-        played = tell(story(seed))
-        hits.update(played.hits)
-        before, events = events, events + played.events
+        result = run_case(random_case(seed))
+        hits.update(result.hits)
+        before, events = events, events + result.events
         if events // SAY_EVERY > before // SAY_EVERY:
             print(f"{events} events, {_cpu_s():.0f} s of CPU", flush=True)
-        if played.broken:
-            _say_shortest(played)
+        if result.broken:
+            _say_shortest(result)
             return 1
         seed += 1
     _say_figures(seed - first, events, hits)
     return 0
 
 
-def _say_figures(stories: int, events: int, hits: Counter[int]) -> None:
-    print(f"{events} events in {stories} stories; {_cpu_s():.0f} s of CPU; all rules held")
+def _say_figures(cases: int, events: int, hits: Counter[int]) -> None:
+    print(f"{events} events in {cases} cases; {_cpu_s():.0f} s of CPU; all rules held")
     for number, fault in FAULTS.items():
         print(f"{number:2} {fault.words:50} {hits[number]:7}")
 
@@ -56,17 +56,17 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _say_shortest(played: Played) -> None:
-    print(f"seed {played.story.seed} breaks: {played.broken[0]}")
+def _say_shortest(result: CaseResult) -> None:
+    print(f"seed {result.case.seed} breaks: {result.broken[0]}")
     began = time.perf_counter()
-    kind = played.broken[0].partition(":")[0]
+    kind = result.broken[0].partition(":")[0]
 
-    def fails(fewer: Story) -> bool:
-        return any(one.startswith(kind) for one in tell(fewer).broken)
+    def fails(fewer: Case) -> bool:
+        return any(one.startswith(kind) for one in run_case(fewer).broken)
 
-    short = shortest(played.story, fails)
-    strikes = f"{len(short.actions)} of {len(played.story.actions)} strikes"
-    print(f"still breaks with {strikes} ({time.perf_counter() - began:.0f} s to find out):")
+    short = shortest(result.case, fails)
+    faults = f"{len(short.actions)} of {len(result.case.actions)} faults"
+    print(f"still breaks with {faults} ({time.perf_counter() - began:.0f} s to find out):")
     for action in short.actions:
         print(f"  {FAULTS[action.fault].words}: {action}")
 

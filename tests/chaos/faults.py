@@ -32,7 +32,7 @@ from schemas.views import NodeDrain, Submitted
 from services.admission.questions import OwnQuestion, SetDrain, SetPolicy, Submit
 from shared.runtime.bus.contract import Unavailable
 from tests.chaos.clocks import Clocks
-from tests.chaos.nodes import Ills, draws
+from tests.chaos.nodes import NodeFaults, draws
 from tests.chaos.solvers import ERRING
 from tests.simulation.storms import arriving
 
@@ -44,13 +44,13 @@ ASK_AGAIN_S = 5.0
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One strike of a story."""
+    """One injection of a fault, of a case."""
 
     fault: int
     skip: int
     """facts that call for it and that it lets pass"""
     steps: int
-    """turns of services between the fact and the strike"""
+    """turns of services between the fact and the injection"""
     pick: float
     """in [0, 1): whom, which, how"""
     away_s: float
@@ -58,16 +58,16 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scene(msgspec.Struct):
-    """What actions strike at, and what they have seen of it."""
+    """Where actions inject faults, and what they have seen there."""
 
     stack: Stack
-    ills: Ills
+    node_faults: NodeFaults
     clocks: Clocks
     policy: str
     """to go back to"""
     heard: OnAnswer
     """hears what admission answers"""
-    struck: set[str] = set()
+    occupied: set[str] = set()
     """services that an action has to itself for now"""
     facts: list[Event] = []
     ordered: set[PlacementId] = set()
@@ -84,8 +84,8 @@ class Scene(msgspec.Struct):
                 self.plan = fact
 
     def free(self, *names: str) -> list[str]:
-        """Those that are up, and that nobody strikes at."""
-        return [name for name in names or self.stack.names if name not in self.struck and self._is_up(name)]
+        """Those that are up, and into which no action injects a fault at the moment."""
+        return [name for name in names or self.stack.names if name not in self.occupied and self._is_up(name)]
 
     def _is_up(self, name: str) -> bool:
         try:
@@ -106,53 +106,53 @@ class Scene(msgspec.Struct):
                 await self.stack.sleep(ASK_AGAIN_S)
 
 
-Strike = Callable[[Scene, Action, Event], Awaitable[bool]]
+Inject = Callable[[Scene, Action, Event], Awaitable[bool]]
 
 
 class Fault(NamedTuple):
     words: str
     when: Callable[[Event], bool]
     """whether a fact calls for it"""
-    strike: Strike
+    inject: Inject
 
 
 def agent_of(node_id: NodeId) -> str:
     return f"agent-{node_id}"
 
 
-# ---- what a strike is made of
+# ---- the parts of an injection
 
 
 async def killed(scene: Scene, name: str | None, away_s: float) -> bool:
     if name is None:
         return False
-    scene.struck.add(name)
+    scene.occupied.add(name)
     await scene.stack.kill(name)
     await scene.stack.sleep(away_s)
     scene.stack.start(name)
-    scene.struck.discard(name)
+    scene.occupied.discard(name)
     return True
 
 
 async def parted(scene: Scene, names: list[str], away_s: float) -> bool:
-    scene.struck.update(names)
+    scene.occupied.update(names)
     for name in names:
         scene.stack.cut(name)
     await scene.stack.sleep(away_s)
     for name in names:
         scene.stack.mend(name)
-    scene.struck.difference_update(names)
+    scene.occupied.difference_update(names)
     return bool(names)
 
 
 async def stalled(scene: Scene, name: str | None, away_s: float) -> bool:
     if name is None:
         return False
-    scene.struck.add(name)
+    scene.occupied.add(name)
     scene.stack.stall(name)
     await scene.stack.sleep(away_s)
     scene.stack.go_on(name)
-    scene.struck.discard(name)
+    scene.occupied.discard(name)
     return True
 
 
@@ -171,11 +171,11 @@ async def slow_start(scene: Scene, action: Action, fact: Event) -> bool:
     """2: processes come up late, or not in time."""
     assert isinstance(fact, PlanPublished)
     nodes = [node for one in fact.placements for node in one.gang.nodes]
-    node_id, before = nodes[int(action.pick * len(nodes))], scene.ills.slow_starts
-    scene.ills.slow_s[node_id] = 30.0 if action.pick < 0.5 else 90.0
+    node_id, before = nodes[int(action.pick * len(nodes))], scene.node_faults.slow_starts
+    scene.node_faults.slow_s[node_id] = 30.0 if action.pick < 0.5 else 90.0
     await scene.stack.sleep(max(action.away_s, 20.0))
-    scene.ills.slow_s.pop(node_id, None)
-    return scene.ills.slow_starts > before
+    scene.node_faults.slow_s.pop(node_id, None)
+    return scene.node_faults.slow_starts > before
 
 
 async def gpu_vanishes(scene: Scene, action: Action, fact: Event) -> bool:
@@ -183,9 +183,9 @@ async def gpu_vanishes(scene: Scene, action: Action, fact: Event) -> bool:
     assert isinstance(fact, JobStarted)
     node_id = fact.gang.nodes[int(action.pick * len(fact.gang.nodes))]
     name = agent_of(node_id)
-    if name not in scene.free(name) or not scene.ills.runners[node_id].lose_gpu(action.pick):
+    if name not in scene.free(name) or not scene.node_faults.runners[node_id].lose_gpu(action.pick):
         return False
-    scene.struck.add(name)
+    scene.occupied.add(name)
     await scene.stack.sleep(action.away_s + 1.0)
     await killed(scene, name, 1.0)
     while not isinstance(await scene.ask(SetDrain(node_id=node_id, draining=False)), NodeDrain):
@@ -234,9 +234,9 @@ async def node_refuses(scene: Scene, action: Action, fact: Event) -> bool:
     if agent_of(node_id) not in scene.free(agent_of(node_id)):
         return False
     seen = len(scene.facts)
-    scene.ills.runners[node_id].used_by_others()
+    scene.node_faults.runners[node_id].used_by_others()
     await scene.stack.sleep(max(action.away_s, 20.0))
-    scene.ills.runners[node_id].free_again()
+    scene.node_faults.runners[node_id].free_again()
     scene.catch_up()
     return any(
         isinstance(one, PlacementRefused) or (isinstance(one, WorkerStopped) and one.outcome == "refused")
@@ -256,14 +256,14 @@ async def idle_loop(scene: Scene, action: Action, fact: Event) -> bool:
     return await stalled(scene, scene.one_of(action), action.away_s)
 
 
-async def deaf_worker(scene: Scene, action: Action, fact: Event) -> bool:
+async def worker_ignores_stop(scene: Scene, action: Action, fact: Event) -> bool:
     """8: it does not stop, and is killed in the end."""
     del action
     assert isinstance(fact, StopOrdered)
-    before = scene.ills.unheard_stops
-    scene.ills.deaf.add(fact.placement_id)
+    before = scene.node_faults.ignored_stops
+    scene.node_faults.ignoring_stop.add(fact.placement_id)
     await scene.stack.sleep(10.0)
-    return scene.ills.unheard_stops > before
+    return scene.node_faults.ignored_stops > before
 
 
 TO_WAKE: dict[type[Event], tuple[str, ...]] = {
@@ -361,7 +361,7 @@ async def partition(scene: Scene, action: Action, fact: Event) -> bool:
         await killed(scene, name, 1.0)
         await scene.stack.sleep(max(action.away_s, 30.0))
         scene.clocks.off_s.pop(name, None)
-        while name not in scene.free(name):  # a life with a wrong clock would go on to the end of the story
+        while name not in scene.free(name):  # a life with a wrong clock would go on to the end of the case
             await scene.stack.sleep(1.0)
         return await killed(scene, name, 1.0)
     side = draws(int(action.pick * 1e9), "partition").sample(free, len(free) // 2)
@@ -396,7 +396,7 @@ FAULTS: dict[int, Fault] = {
     5: Fault("one node of a gang refuses", a_plan_that_places, node_refuses),
     6: Fault("an agent restarts", lambda fact: isinstance(fact, WorkerStarted), agent_restarts),
     7: Fault("a loop alive but idle", anything, idle_loop),
-    8: Fault("a preempted worker never returns", a_stop, deaf_worker),
+    8: Fault("a preempted worker never returns", a_stop, worker_ignores_stop),
     9: Fault("a waiting job not woken", lambda fact: type(fact) in TO_WAKE, not_woken),
     10: Fault("quota on growth", anything, quota),
     11: Fault("a flapping node", anything, flapping),

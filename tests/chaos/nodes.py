@@ -1,4 +1,4 @@
-"""Emulated nodes that can be made ill: slow to start, deaf to a stop, GPUs gone or in use by others."""
+"""Emulated nodes with faults: slow starts, workers that ignore a stop, GPUs gone or in use by others."""
 
 from random import Random
 
@@ -13,48 +13,48 @@ from services.agent.work.rotas import EmulatedWorker
 from services.agent.work.world import WorldFactory
 from shared.runtime.clock import Clock
 from shared.runtime.plugins import WORLDS
-from tests.simulation.frail import Break, FrailRunner, Frailty, Held
+from tests.simulation.failing_runner import Break, FailingRunner, FailureRates, NodeProcesses
 
 GRACE_S = 30.0
 """after which a worker that does not stop is killed"""
 
 
-class Ills(msgspec.Struct):
-    """What ails a cluster, and how often it showed."""
+class NodeFaults(msgspec.Struct):
+    """Faults of a cluster's nodes, and how often each had an effect."""
 
     slow_s: dict[NodeId, float] = {}
     """the next start there takes so much longer"""
-    deaf: set[PlacementId] = set()
-    held: dict[NodeId, Held] = {}
-    runners: dict[NodeId, "IllRunner"] = {}
+    ignoring_stop: set[PlacementId] = set()
+    held: dict[NodeId, NodeProcesses] = {}
+    runners: dict[NodeId, "FaultyNodeRunner"] = {}
     slow_starts: int = 0
-    unheard_stops: int = 0
+    ignored_stops: int = 0
 
 
-class IllRunner(FrailRunner):
-    """See `Ills`. It breaks by itself too, by a seed."""
+class FaultyNodeRunner(FailingRunner):
+    """A runner with `NodeFaults`. Its workers fail by themselves too, as a seed says."""
 
     def __init__(
-        self, ills: Ills, node_id: NodeId, frailty: Frailty, settings: Settings, clock: Clock
+        self, node_faults: NodeFaults, node_id: NodeId, rates: FailureRates, settings: Settings, clock: Clock
     ) -> None:
         make: WorldFactory = WORLDS.load(settings.world)
-        held = ills.held.setdefault(node_id, Held())
-        super().__init__(held, frailty, settings, make(settings, NOTHING_MORE), clock)
-        self._ills = ills
+        held = node_faults.held.setdefault(node_id, NodeProcesses())
+        super().__init__(held, rates, settings, make(settings, NOTHING_MORE), clock)
+        self._faults = node_faults
         self._node_id = node_id
 
     def stop(self, placement_id: PlacementId) -> None:
         worker = self._workers.get(placement_id)
-        if worker is None or placement_id not in self._ills.deaf:
+        if worker is None or placement_id not in self._faults.ignoring_stop:
             super().stop(placement_id)
             return
-        self._ills.unheard_stops += 1
+        self._faults.ignored_stops += 1
         killed = Break(0.0, fails=False)
         self._clock.at(self._clock.now() + GRACE_S, lambda: self._break(worker, killed))
 
     def _start_s(self, worker: EmulatedWorker) -> float:
-        more_s = self._ills.slow_s.pop(self._node_id, 0.0)
-        self._ills.slow_starts += more_s > 0
+        more_s = self._faults.slow_s.pop(self._node_id, 0.0)
+        self._faults.slow_starts += more_s > 0
         return super()._start_s(worker) + more_s
 
     def lose_gpu(self, pick: float) -> bool:
@@ -86,13 +86,13 @@ class IllRunner(FrailRunner):
         return True
 
 
-def ill(ills: Ills, frailty: Frailty) -> Runners:
+def faulty_nodes(node_faults: NodeFaults, rates: FailureRates) -> Runners:
     """Of a cluster that is new."""
 
     def runner(
         settings: Settings, clock: Clock, node_id: NodeId
-    ) -> tuple[IllRunner, tuple[PlacementId, ...]]:
-        found = ills.runners[node_id] = IllRunner(ills, node_id, frailty, settings, clock)
+    ) -> tuple[FaultyNodeRunner, tuple[PlacementId, ...]]:
+        found = node_faults.runners[node_id] = FaultyNodeRunner(node_faults, node_id, rates, settings, clock)
         return found, found.found()
 
     return runner

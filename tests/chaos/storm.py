@@ -1,4 +1,4 @@
-"""A story of strikes by a seed, on the simulated stack; what it breaks; the shortest that breaks it."""
+"""A random case of faults on the simulated stack; what it breaks; the shortest that still breaks it."""
 
 import gc
 from collections import Counter
@@ -18,16 +18,16 @@ from schemas.views import Submitted
 from shared.domain.audit import audit
 from tests.chaos.clocks import Clocks
 from tests.chaos.faults import FAULTS, Action, Scene
-from tests.chaos.nodes import Ills, draws, ill
+from tests.chaos.nodes import NodeFaults, draws, faulty_nodes
 from tests.chaos.solvers import ERRING
-from tests.simulation.frail import Frailty
+from tests.simulation.failing_runner import FailureRates
 from tests.simulation.storms import FAULTS as BUS_FAULTS
 from tests.simulation.storms import SMALL, XP, Gpus, arriving
 
-LANES = 3
-"""strikes at a time"""
+AT_A_TIME = 3
+"""faults injected at a time"""
 ROUNDS = 8
-"""how often a story has each fault"""
+"""how often a case has each fault"""
 JOBS = 30
 DEMANDS: list[Gpus] = [1, 2, 4, [1, 2], [1, 2, 4]]
 WORKLOADS = 12
@@ -37,9 +37,9 @@ OPEN_MAX = 24
 PATIENCE = 60
 """facts that an action waits for one of its kind"""
 FACTS_MAX = 20_000
-"""of a story; one has about two thousand"""
+"""of a case; one has about two thousand"""
 COLLECT_EVERY = 10
-"""stories: a run looks for garbage seldom, and what is left of one is 4 MB"""
+"""cases: a run looks for garbage seldom, and what is left of one is 4 MB"""
 AWAY_S = (0.0, 0.5, 5.0, 20.0, 60.0)
 """the last is longer than a node's lease"""
 RESTLESS = "tests.simulation.restless:Restless"
@@ -54,7 +54,7 @@ SETTINGS = {
 }
 
 
-class Story(msgspec.Struct, frozen=True):
+class Case(msgspec.Struct, frozen=True):
     seed: int
     actions: tuple[Action, ...]
 
@@ -63,10 +63,10 @@ class Story(msgspec.Struct, frozen=True):
         return POLICIES[self.seed % len(POLICIES)]
 
 
-class Played(msgspec.Struct):
-    """What became of a story."""
+class CaseResult(msgspec.Struct):
+    """What became of a case."""
 
-    story: Story
+    case: Case
     events: int = 0
     """facts in the stream, repetitions too"""
     hits: Counter[int] = msgspec.field(default_factory=Counter)
@@ -82,7 +82,7 @@ class Played(msgspec.Struct):
             self.acknowledged.append(answer.job_id)
 
 
-def story(seed: int, rounds: int = ROUNDS) -> Story:
+def random_case(seed: int, rounds: int = ROUNDS) -> Case:
     random = draws(seed, "story")
     actions: list[Action] = []
     for _ in range(rounds):
@@ -96,7 +96,7 @@ def story(seed: int, rounds: int = ROUNDS) -> Story:
             )
             for fault in random.sample(sorted(FAULTS), len(FAULTS))
         ]
-    return Story(seed, tuple(actions))
+    return Case(seed, tuple(actions))
 
 
 def scenario(seed: int) -> ScenarioFile:
@@ -115,39 +115,42 @@ def _jobs(seed: int) -> Iterator[ArrivingJob]:
         at_s += random.expovariate(1 / 90.0)
 
 
-def tell(story: Story, engine: Engine = "conductor", wrap: WrapFactory = unwrapped) -> Played:
-    played = Played(story)
-    if story.seed % COLLECT_EVERY == 0:
+def run_case(case: Case, engine: Engine = "conductor", wrap: WrapFactory = unwrapped) -> CaseResult:
+    result = CaseResult(case)
+    if case.seed % COLLECT_EVERY == 0:
         gc.collect()
     try:
-        ran = _run(story, played, engine, wrap)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the story breaks
-        played.broken = [f"{type(error).__name__}: {error}"]
-        return played
-    played.events = ran.seqs[-1]
-    played.broken = broken(ran, played.acknowledged)
-    return played
+        ran = _run(case, result, engine, wrap)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the case breaks
+        result.broken = [f"{type(error).__name__}: {error}"]
+        return result
+    result.events = ran.seqs[-1]
+    result.broken = broken(ran, result.acknowledged)
+    return result
 
 
-def _run(story: Story, played: Played, engine: Engine, wrap: WrapFactory) -> Simulated:
-    ills, clocks = Ills(), Clocks()
+def _run(case: Case, result: CaseResult, engine: Engine, wrap: WrapFactory) -> Simulated:
+    node_faults, clocks = NodeFaults(), Clocks()
     scenes: list[Scene] = []
 
-    async def lane(actions: Sequence[Action], stack: Stack) -> None:
+    async def disturbance(actions: Sequence[Action], stack: Stack) -> None:
         if not scenes:
-            scenes.append(Scene(stack, ills, clocks, story.policy, played.hear))
-        await _strike(scenes[0], actions, played)
+            scenes.append(Scene(stack, node_faults, clocks, case.policy, result.hear))
+        await _inject(scenes[0], actions, result)
 
     return simulate(
-        scenario(story.seed),
-        policy=story.policy,
-        seed=story.seed,
-        faults=msgspec.structs.replace(BUS_FAULTS, seed=story.seed),
-        disturb=[_without_end, *(partial(lane, story.actions[number::LANES]) for number in range(LANES))],
+        scenario(case.seed),
+        policy=case.policy,
+        seed=case.seed,
+        faults=msgspec.structs.replace(BUS_FAULTS, seed=case.seed),
+        disturb=[
+            _without_end,
+            *(partial(disturbance, case.actions[number::AT_A_TIME]) for number in range(AT_A_TIME)),
+        ],
         engine=engine,
-        runners=ill(ills, Frailty(seed=story.seed, breaks=0.1, within_s=300.0)),
+        runners=faulty_nodes(node_faults, FailureRates(seed=case.seed, breaks=0.1, within_s=300.0)),
         wrap=lambda name, make: clocks.wrap(name, wrap(name, make)),
-        on_answer=played.hear,
+        on_answer=result.hear,
     )
 
 
@@ -156,14 +159,14 @@ async def _without_end(stack: Stack) -> None:
     raise RuntimeError(f"it goes on after {FACTS_MAX} facts")
 
 
-async def _strike(scene: Scene, actions: Sequence[Action], played: Played) -> None:
+async def _inject(scene: Scene, actions: Sequence[Action], result: CaseResult) -> None:
     for action in actions:
         fault = FAULTS[action.fault]
         fact = await _awaited(scene, fault.when, action.skip)
         if fact is not None:
             await scene.stack.steps(action.steps)
-            hit = await fault.strike(scene, action, fact)
-            played.hits[action.fault] += hit
+            hit = await fault.inject(scene, action, fact)
+            result.hits[action.fault] += hit
 
 
 async def _awaited(scene: Scene, when: Callable[[Event], bool], skip: int) -> Event | None:
@@ -194,17 +197,17 @@ def broken(ran: Simulated, acknowledged: Sequence[JobId]) -> list[str]:
     return found
 
 
-def shortest(story: Story, fails: Callable[[Story], bool]) -> Story:
-    """The story with as many actions left out as can be while it still fails (delta debugging)."""
-    actions, size = list(story.actions), max(len(story.actions) // 2, 1)
+def shortest(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """The case with as many actions left out as can be while it still fails (delta debugging)."""
+    actions, size = list(case.actions), max(len(case.actions) // 2, 1)
     while True:
         place = 0
         while place < len(actions):
             fewer = actions[:place] + actions[place + size :]
-            if fails(Story(story.seed, tuple(fewer))):
+            if fails(Case(case.seed, tuple(fewer))):
                 actions = fewer
             else:
                 place += size
         if size == 1:
-            return Story(story.seed, tuple(actions))
+            return Case(case.seed, tuple(actions))
         size //= 2

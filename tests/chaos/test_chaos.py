@@ -1,4 +1,4 @@
-"""Whatever of the sixteen faults strikes, at once and again: no rule of the audit is broken."""
+"""Under the sixteen faults, several at once and each repeatedly, no rule of the audit is broken."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ from shared.domain.core import Effects, Input, Publish
 from shared.runtime.service import Ports, Service, ServiceFactory
 from tests.chaos.clocks import WrongTime
 from tests.chaos.faults import FAULTS, Action
-from tests.chaos.storm import Story, shortest, story, tell
+from tests.chaos.storm import Case, random_case, run_case, shortest
 
 EVENTS = 100_000
 PARTS = 5
@@ -26,30 +26,30 @@ def hits() -> Counter[int]:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_rule_is_broken_whatever_strikes(part: int, hits: Counter[int]) -> None:
+def test_no_rule_is_broken_under_any_fault(part: int, hits: Counter[int]) -> None:
     events, seed = 0, part * SEEDS_APART
     while events < EVENTS / PARTS:
-        played = tell(story(seed))
-        assert played.broken == [], f"python -m tests.chaos --seed {seed}"
-        events, seed = events + played.events, seed + 1
-        hits.update(played.hits)
+        result = run_case(random_case(seed))
+        assert result.broken == [], f"python -m tests.chaos --seed {seed}"
+        events, seed = events + result.events, seed + 1
+        hits.update(result.hits)
 
 
 def test_every_fault_was_hit(hits: Counter[int]) -> None:
-    """By the stories above, or they would say less than they seem to."""
+    """By the cases above; else they would not test every fault."""
     assert {number for number in FAULTS if not hits[number]} == set()
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_shells_of_a_live_stack_bear_it_too(seed: int) -> None:
-    played = tell(story(seed, rounds=4), engine="loop")
-    assert played.broken == []
-    assert sum(played.hits.values()) > len(FAULTS)
+def test_the_shells_of_a_live_stack_break_no_rule_either(seed: int) -> None:
+    result = run_case(random_case(seed, rounds=4), engine="loop")
+    assert result.broken == []
+    assert sum(result.hits.values()) > len(FAULTS)
 
 
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
-def test_the_same_seed_is_the_same_story(engine: Engine) -> None:
-    one, other = (tell(story(7, rounds=2), engine) for _ in range(2))
+def test_the_same_seed_gives_the_same_case(engine: Engine) -> None:
+    one, other = (run_case(random_case(7, rounds=2), engine) for _ in range(2))
     assert (one.events, one.hits) == (other.events, other.hits)
 
 
@@ -92,18 +92,18 @@ def _unlucky(fact: Event) -> bool:
 )
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
 def test_a_service_at_fault_is_found(service: str, core: type[WrongTime], rule: str, engine: Engine) -> None:
-    played = tell(story(2, rounds=2), engine, wrap=faulty(service, core))
-    assert any(one.startswith(rule) for one in played.broken), played.broken
+    result = run_case(random_case(2, rounds=2), engine, wrap=faulty(service, core))
+    assert any(one.startswith(rule) for one in result.broken), result.broken
 
 
-def strike(fault: int) -> Action:
+def inject(fault: int) -> Action:
     return Action(fault=fault, skip=0, steps=0, pick=0.5, away_s=0.0)
 
 
-def test_the_shortest_story_has_what_it_takes_and_no_more() -> None:
-    long = Story(1, tuple(strike(fault) for fault in [*FAULTS, *FAULTS]))
+def test_the_shortest_case_keeps_only_the_actions_that_matter() -> None:
+    long = Case(1, tuple(inject(fault) for fault in [*FAULTS, *FAULTS]))
 
-    def fails(one: Story) -> bool:
+    def fails(one: Case) -> bool:
         faults = [action.fault for action in one.actions]
         return 3 in faults and 11 in faults[faults.index(3) :]
 

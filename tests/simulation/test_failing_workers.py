@@ -23,7 +23,7 @@ from schemas.events import (
 from schemas.ids import JobId, PlacementId
 from schemas.scenarios import ListedWorkload, ScenarioFile
 from shared.domain.audit import audit
-from tests.simulation.frail import Frailty, frail
+from tests.simulation.failing_runner import FailureRates, failing
 from tests.simulation.storms import FAULTS, JOBS, SMALL, Storm
 
 SEEDS = 12
@@ -33,7 +33,7 @@ PATIENT = 1_000_000
 
 
 def ran(
-    frailty: Frailty,
+    rates: FailureRates,
     scenario: ScenarioFile = SMALL,
     *,
     interruptions_max: int = PATIENT,
@@ -42,12 +42,12 @@ def ran(
 ) -> Simulated:
     done = simulate(
         scenario,
-        seed=frailty.seed,
+        seed=rates.seed,
         overrides={"interruptions_max": interruptions_max},
-        faults=msgspec.structs.replace(FAULTS, seed=frailty.seed) if stormy else None,
-        disturb=[Storm(frailty.seed)] * 3 if stormy else [],
+        faults=msgspec.structs.replace(FAULTS, seed=rates.seed) if stormy else None,
+        disturb=[Storm(rates.seed)] * 3 if stormy else [],
         engine=engine,
-        runners=frail(frailty),
+        runners=failing(rates),
     )
     assert audit(done.events, drained=True, seqs=done.seqs) == []
     return done
@@ -62,18 +62,18 @@ def retrying(retries: int) -> ScenarioFile:
     return msgspec.structs.replace(SMALL, workload=ListedWorkload(jobs=jobs))
 
 
-def frailty(seed: int, breaks: float = 0.5, within_s: float = 300.0, fails: float = 0.0) -> Frailty:
-    return Frailty(seed=seed, breaks=breaks, within_s=within_s, fails=fails)
+def rates(seed: int, breaks: float = 0.5, within_s: float = 300.0, fails: float = 0.0) -> FailureRates:
+    return FailureRates(seed=seed, breaks=breaks, within_s=within_s, fails=fails)
 
 
 @cache
 def interrupted(seed: int, engine: Engine) -> Simulated:
-    return ran(frailty(seed), stormy=True, engine=engine)
+    return ran(rates(seed), stormy=True, engine=engine)
 
 
 @cache
 def seldom_tried(seed: int) -> Simulated:
-    return ran(frailty(seed, breaks=0.9, within_s=100.0, fails=0.3), retrying(1), interruptions_max=3)
+    return ran(rates(seed, breaks=0.9, within_s=100.0, fails=0.3), retrying(1), interruptions_max=3)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -85,7 +85,7 @@ def test_in_a_storm_interruptions_cost_only_time(seed: int, engine: Engine) -> N
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_in_a_storm_jobs_with_retries_complete_in_spite_of_their_failures(seed: int) -> None:
-    done = ran(frailty(seed, fails=0.5), retrying(1_000), stormy=True)
+    done = ran(rates(seed, fails=0.5), retrying(1_000), stormy=True)
     assert done.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 

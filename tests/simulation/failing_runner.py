@@ -29,7 +29,7 @@ DISK_LOSES = 0.1
 """share of starts that find an older checkpoint than the placer knows of"""
 
 
-class Frailty(msgspec.Struct, frozen=True, kw_only=True):
+class FailureRates(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     breaks: float
     """share of the placements that break, if they run for long enough"""
@@ -48,25 +48,27 @@ class Break(msgspec.Struct, frozen=True):
     """by the job's own fault, on this node; else interrupted, or by the loss of a peer"""
 
 
-class Held(msgspec.Struct):
+class NodeProcesses(msgspec.Struct):
     """What runs on a node, also between two lives of its agent."""
 
     workers: dict[PlacementId, EmulatedWorker] = {}
     gpus: dict[PlacementId, tuple[int, ...]] = {}
     up: dict[PlacementId, Started] = {}
-    unheard: list[Report] = []
+    unreported: list[Report] = []
     """reports that were made while there was no agent"""
     hear: Callable[[Report], None] | None = None
 
     def say(self, report: Report) -> None:
         if self.hear is None:
-            self.unheard.append(report)
+            self.unreported.append(report)
         else:
             self.hear(report)
 
 
-class FrailRunner(EmulatedRunner):
-    def __init__(self, held: Held, frailty: Frailty, settings: Settings, world: World, clock: Clock) -> None:
+class FailingRunner(EmulatedRunner):
+    def __init__(
+        self, held: NodeProcesses, rates: FailureRates, settings: Settings, world: World, clock: Clock
+    ) -> None:
         super().__init__(
             world,
             clock,
@@ -75,13 +77,13 @@ class FrailRunner(EmulatedRunner):
             observe_every_s=settings.observe_every_s,
         )
         self._held = held
-        self._frailty = frailty
+        self._rates = rates
         self._workers = held.workers
         self._report = self._say
 
     def found(self) -> tuple[PlacementId, ...]:
         """What `adopt` says, without waiting for it."""
-        ended = (report.placement_id for report in self._held.unheard if isinstance(report, LastReport))
+        ended = (report.placement_id for report in self._held.unreported if isinstance(report, LastReport))
         return (*self._workers, *ended)
 
     async def adopt(self) -> tuple[PlacementId, ...]:
@@ -90,8 +92,8 @@ class FrailRunner(EmulatedRunner):
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:  # noqa: ARG002
         held = self._held
         held.hear = report
-        unheard, held.unheard = held.unheard, []
-        for again in [*held.up.values(), *unheard]:
+        unreported, held.unreported = held.unreported, []
+        for again in [*held.up.values(), *unreported]:
             report(again)
         try:
             await self._clock.sleep(float("inf"))
@@ -102,7 +104,7 @@ class FrailRunner(EmulatedRunner):
         assert self._held_by_others(order).isdisjoint(gpu_indices), "a GPU has one holder at a time"
         self._held.gpus[order.placement_id] = gpu_indices
         super().start(msgspec.structs.replace(order, samples_done=self._restored(order)), gpu_indices)
-        ending = None if order.profile_iterations else _ending(self._frailty, order)
+        ending = None if order.profile_iterations else _ending(self._rates, order)
         if ending is not None:
             worker = self._workers[order.placement_id]
             self._clock.at(order.at + ending.after_s, lambda: self._break(worker, ending))
@@ -123,8 +125,8 @@ class FrailRunner(EmulatedRunner):
 
     def _restored(self, order: StartOrdered) -> float:
         """In the checkpoint that is really there."""
-        random = Random(f"disk/{self._frailty.seed}/{order.placement_id}")
-        return order.samples_done * (random.random() if random.random() < self._frailty.loses else 1.0)
+        random = Random(f"disk/{self._rates.seed}/{order.placement_id}")
+        return order.samples_done * (random.random() if random.random() < self._rates.loses else 1.0)
 
     def _break(self, worker: EmulatedWorker, ending: Break) -> None:
         """Also while it stops: it is gone before it has saved."""
@@ -153,16 +155,16 @@ class FrailRunner(EmulatedRunner):
         held.say(report)
 
 
-def frail(frailty: Frailty) -> Runners:
+def failing(rates: FailureRates) -> Runners:
     """Of a cluster that is new."""
-    nodes: dict[NodeId, Held] = {}
+    nodes: dict[NodeId, NodeProcesses] = {}
 
     def runner(
         settings: Settings, clock: Clock, node_id: NodeId
-    ) -> tuple[FrailRunner, tuple[PlacementId, ...]]:
+    ) -> tuple[FailingRunner, tuple[PlacementId, ...]]:
         make: WorldFactory = WORLDS.load(settings.world)
         world = make(settings, NOTHING_MORE)
-        found = FrailRunner(nodes.setdefault(node_id, Held()), frailty, settings, world, clock)
+        found = FailingRunner(nodes.setdefault(node_id, NodeProcesses()), rates, settings, world, clock)
         return found, found.found()
 
     return runner
@@ -172,13 +174,13 @@ def _meeting(order: StartOrdered) -> str:
     return f"{gangs.leader(order.gang)}:{order.placement_id}"
 
 
-def _ending(frailty: Frailty, order: StartOrdered) -> Break | None:
+def _ending(rates: FailureRates, order: StartOrdered) -> Break | None:
     """Of the worker on the node that the order is for; None: it does not break."""
-    random = Random(f"break/{frailty.seed}/{order.placement_id}")
-    if random.random() >= frailty.breaks:
+    random = Random(f"break/{rates.seed}/{order.placement_id}")
+    if random.random() >= rates.breaks:
         return None
-    after_s, first = random.random() * frailty.within_s, random.choice(order.gang.nodes)
-    fails = random.random() < frailty.fails
+    after_s, first = random.random() * rates.within_s, random.choice(order.gang.nodes)
+    fails = random.random() < rates.fails
     jitters_s = {node_id: random.random() * PEERS_NOTICE_S for node_id in order.gang.nodes}
     here = order.node_id
     return Break(after_s + jitters_s[here], fails=fails and here == first)
