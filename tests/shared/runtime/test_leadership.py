@@ -217,7 +217,7 @@ async def test_a_leader_without_its_fact_is_in_doubt_for_a_limited_time(
 async def test_a_leader_whose_fact_is_gone_does_not_lead_on_because_it_seldom_looks(
     live: JetStreamNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the server answered so late, it counted as missing anew at each look."""
+    """Where the server answered so late, each look counted as the first."""
     bus = await led_by_a_fact_that_is_gone(live)
     monkeypatch.setattr(leading_module, "MISSING_S", 0.01)
     for _ in range(leading_module.MISSING_LOOKS):
