@@ -77,7 +77,7 @@ class Estimator:
         self._due: float | None = None
         """when to write and to try again, cluster time"""
         self._inventory: _Inventory | None = None
-        """None: to be computed anew, since a fact about nodes came"""
+        """None: to be computed again, since a fact about nodes came"""
         self._write_failed = False
         """the last write failed, so the next one waits for its time"""
 

@@ -1,4 +1,4 @@
-"""GPUs of gangs by type: what is kept of them is what would be computed anew."""
+"""GPUs of gangs by type: the stored counts equal those computed from scratch."""
 
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Gang
