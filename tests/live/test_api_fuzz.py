@@ -21,7 +21,7 @@ from schemathesis.specs.openapi import checks
 from hopyard.local.stack import Stack
 from tests.live.live_builders import stack_and_client
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 CHECKS = (
     "not_a_server_error",

@@ -55,7 +55,7 @@ AGE_S = 60.0
 """of the stack's clock when it starts again"""
 HALF_LIFE_S = 1e6
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 SAME = ("speed", "clock_origin", "seed", "policy", "round_s", "cluster_name")
 

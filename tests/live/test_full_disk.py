@@ -23,6 +23,8 @@ from tests.live.test_faults import GOOD
 from tests.services.estimator.estimator_builders import observed
 from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
+pytestmark = pytest.mark.slow
+
 SIZE = "220m"
 """of a memory's disk, which takes no more than is written"""
 HALF_LIFE_S = 1e6

@@ -10,6 +10,8 @@ import pytest
 
 from tests.fuzz.campaign import Campaign, run_campaign
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "10"))
 SEED = os.environ.get("FUZZ_SEED", "1")
 RATE = 120.0

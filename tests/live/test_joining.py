@@ -27,6 +27,8 @@ from shared.domain.audit import audit
 from tests.services.agent.gpus.driver import StubDriver, gpus, uuid
 from tests.stack_watch import LIMIT_S, log_of, until
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a token between machines"
 SPEED = 60.0
 EMULATED = {"HOPYARD_RUNNER": "emulated"}

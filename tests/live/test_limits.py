@@ -30,7 +30,7 @@ from tests.fact_builders import checkpointed
 from tests.live.live_builders import stack_and_client
 from tests.stack_watch import LIMIT_S, busy, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 Running = tuple[Stack, Client]
 

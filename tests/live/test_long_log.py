@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from hopyard.actions.scenario import cluster_of
 from hopyard.api.connect import connect
 from hopyard.failures import Failure, Unreachable
@@ -30,6 +32,8 @@ from shared.runtime.process.nats_server import NatsServer
 from tests.live.live_builders import SPEED
 from tests.live.trimmed import Trimmed
 from tests.stack_watch import LIMIT_S
+
+pytestmark = pytest.mark.slow
 
 JOBS = 2_000
 FILE_MESSAGES = 1_000

@@ -32,6 +32,8 @@ from tests.real.real_builders import cluster, nothing_left, real_stack
 from tests.services.estimator.estimator_builders import observed
 from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def nats_disk(tmp_path: Path) -> Iterator[Disk]:

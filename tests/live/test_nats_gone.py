@@ -24,6 +24,8 @@ from tests.live.test_faults import GOOD, pid_of
 from tests.live.test_full_disk import accepted
 from tests.stack_watch import LIMIT_S, Seconds, busy, log_of, until
 
+pytestmark = pytest.mark.slow
+
 ALIVE, UNAVAILABLE = 200, 503
 NOT_BACK = AWAY.split("{}")[1]
 ASKED = (("GET", "/readyz"), ("GET", "/v1/status"), ("POST", "/v1/jobs"))

@@ -28,7 +28,7 @@ from tests.live.live_builders import QUICK, stack_and_client
 from tests.live.trimmed import Trimmed
 from tests.stack_watch import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 KEPT_BYTES = 40_000
 """of facts: some hundred"""

@@ -48,7 +48,7 @@ from tests.live.fault_target import GPUS_PER_NODE, FaultTarget, fault_target, no
 from tests.live.live_builders import SPEED
 from tests.stack_watch import Seconds, until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 START_TIMEOUT_S = 5.0
 ROUND_S = 30.0 * SPEED

@@ -37,7 +37,7 @@ from tests.live.nats_leaders import Leaders, until
 from tests.processes import LEAVES_OPEN, standing_still
 from tests.stack_watch import LIMIT_S, log_of
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), LEAVES_OPEN]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), LEAVES_OPEN]
 
 TRIES = int(os.environ.get("NATS_TRIES", "1"))
 EVERY_S = 0.3

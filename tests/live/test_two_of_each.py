@@ -38,7 +38,7 @@ from tests.stack_watch import Seconds, until
 
 E = TypeVar("E", bound=Event)
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 LIMIT_S = 120.0
 AWAY_S = float(os.environ.get("AWAY_S", "0"))

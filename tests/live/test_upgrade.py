@@ -5,12 +5,16 @@ Versions are installed one over the other in one place, and the commands are tho
 
 from pathlib import Path
 
+import pytest
+
 from hopyard.failures import REFUSED
 from shared.runtime.process import joining
 from shared.runtime.process.joining import PROTOCOL
 from tests.paths import ROOT
 from tests.upgrade.installed import hold_ports, kept, present
 from tests.upgrade.rolling import Machine, upgraded
+
+pytestmark = pytest.mark.slow
 
 EARLIEST = "0.1.0-482e3b2"
 PROCESSES = 10
