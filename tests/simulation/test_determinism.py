@@ -78,6 +78,7 @@ def test_the_process_does_not_matter(hash_seed: int, before: str) -> None:
     assert hashes_elsewhere(hash_seed, before) == known_hashes()
 
 
+@pytest.mark.slow
 def test_no_policy_depends_on_the_order_of_a_set() -> None:
     first, second = (hashes_elsewhere(seed, show=PRINT_HASHES_OF_POLICIES).split() for seed in (1, 2))
     assert first == second

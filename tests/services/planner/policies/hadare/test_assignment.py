@@ -78,11 +78,16 @@ def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
 
 
 def test_exchanges_come_near_the_best() -> None:
-    """Over 100 random clusters of five unlike nodes with four jobs: 0.99 of the best by gain alone."""
+    """Over 100 random clusters of five unlike nodes with four jobs that have waited.
+
+    Measured, of the best: 0.985 by gain alone (at worst 0.84), 0.997 with exchanges (0.95). For jobs that have
+    not waited, where starts cost nothing, utility is a sum over nodes, and gain alone finds the best.
+    """
     random, by_gain, after = np.random.default_rng(5), [], []
     for _ in range(100):
         speed = random.choice([0.5, 1.0, 3.0, 4.0, 8.0, 10.0], (4, 5)).tolist()
-        of = forking(speed, random.uniform(500.0, 50_000.0, 4).tolist())
+        left = random.uniform(500.0, 50_000.0, 4).tolist()
+        of = forking(speed, left, elapsed_s=5_000.0, start_s=30.0, copy_s=10.0)
         best = exact(of, Budget())
         assert best is not None
         most = of.values(best).sum()
@@ -90,9 +95,9 @@ def test_exchanges_come_near_the_best() -> None:
         by_gain.append(of.values(first).sum() / most)
         after.append(of.values(exchanged(of, first, Budget())).sum() / most)
     assert max(after) <= 1.0 + 1e-6
-    assert np.mean(by_gain) > 0.97
+    assert 0.97 < np.mean(by_gain) < 0.99
     assert np.mean(after) > 0.995
-    assert min(after) > 0.95
+    assert min(after) > 0.95 > min(by_gain)
 
 
 def test_a_single_job_gets_copies_up_to_its_limit() -> None:
