@@ -61,7 +61,7 @@ class AccuracyRow(Message, frozen=True, kw_only=True):
 
 class AccuracyReport(Message, frozen=True, kw_only=True):
     by: tuple[str, ...]
-    """what the parts of the rows' keys are, as `layer` or `model`"""
+    """what each part of a row's `key` names, such as `layer` or `model`"""
     rows: tuple[AccuracyRow, ...]
     overall: AccuracyRow | None
     """None: nothing has run yet"""

@@ -76,7 +76,7 @@ class Sample(Message, frozen=True, kw_only=True, tag_field="sample"):
 
 
 class Question(Message, frozen=True, kw_only=True, tag_field="question"):
-    """Asks a service for something, within a time limit. Its `subject` names who answers."""
+    """Asks a service or an agent for something, within a time limit. Its `subject` says which one answers."""
 
     subject: ClassVar[str]
 

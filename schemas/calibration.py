@@ -14,10 +14,10 @@ class AllReduceTimes(Message, frozen=True, kw_only=True):
     """Times of all-reduces, one for each size and repetition."""
 
     seconds: tuple[tuple[float, ...], ...]
-    """times for each of `sizes`, or of the sizes asked for; empty: the reply of a node that is not the
-    first"""
+    """the times of each of `sizes`, or of each size asked for; empty: the reply of a node that is not the
+    first of the ring"""
     sizes: tuple[float, ...] = ()
-    """bytes that were timed; empty: those asked for. CPU slots time fewer"""
+    """bytes of the all-reduces that were timed; empty: the sizes asked for. On CPU slots they are smaller"""
 
 
 class AllReduceMeeting(Message, frozen=True, kw_only=True):

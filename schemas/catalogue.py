@@ -162,8 +162,8 @@ class Speeds(File, frozen=True, kw_only=True):
     model: Title
     dataset: Title
     batch: Count | None = None
-    """samples per GPU of the jobs that have these speeds; left out: all jobs of the model without a row of
-    their own"""
+    """samples per GPU of the jobs that have these speeds; left out: jobs of the model whose batch has no
+    entry"""
     parameters: Positive
     exchange: Literal["epoch", "iteration"] = "epoch"
     """how often gradients are exchanged"""

@@ -86,7 +86,10 @@ def decode_sample(data: bytes) -> Sample:
 
 
 def _earlier(form: _Form, reader: _Reader[M], data: bytes, error: Exception) -> M:
-    """Decode a message of an earlier version. Raises Malformed; `error`: why it is none of this version."""
+    """Decode a message of an earlier version. Raises Malformed.
+
+    `error`: why `data` could not be decoded as a message of this version.
+    """
     try:
         return reader.decode(form.encode(upgraded(form.decode(data))))
     except (UnicodeDecodeError, AttributeError, LookupError, TypeError, ValueError):  # or of msgspec

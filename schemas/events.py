@@ -121,7 +121,7 @@ class JobPreempted(JobEvent, frozen=True, kw_only=True, tag="job.preempted"):
 class JobCompleted(JobEvent, frozen=True, kw_only=True, tag="job.completed"):
     """The job has done all its samples."""
 
-    # By placement: a void completion of an earlier placement must not have the id of the valid one.
+    # With the placement in it, a completion of an earlier placement, which is void, has another id.
     identity: ClassVar[tuple[str, ...]] = ("placement_id",)
 
     placement_id: PlacementId
@@ -205,7 +205,7 @@ class ProfileMeasured(ProfileEvent, frozen=True, kw_only=True, tag="profile.meas
 
 
 class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed", omit_defaults=True):
-    """A measurement failed: the job does not run on this GPU type, or took too long."""
+    """A measurement brought no times: the job failed on this GPU type, took too long, or lost its node."""
 
     reason: str
     final: bool
@@ -232,7 +232,8 @@ class PlanPublished(Event, frozen=True, kw_only=True, tag="plan.published"):
     made_from: WholeNumber
     """stream sequence of the last fact that the plan takes into account"""
     placements: tuple[Placement, ...]
-    """of a first plan: all jobs that shall run; of a fragment plan: jobs that shall start in addition"""
+    """of a first plan: a placement for every job that is to run; of a fragment plan: for every job that is to
+    start besides those that run"""
     left_out: tuple[LeftOut, ...]
     """jobs without GPUs, in the order of the queue"""
     idle_gpus: WholeNumber
@@ -271,7 +272,7 @@ class PolicyChosen(Event, frozen=True, kw_only=True, tag="policy.chosen", omit_d
 
     @property
     def subject(self) -> str:
-        """With dashes for dots and spaces, which `module:attribute` and options have and no subject may."""
+        """The subject; dashes replace characters of a policy's name that a subject cannot have."""
         return f"hopyard.policy.{_NO_TOKEN.sub('-', self.policy)}.chosen"
 
 
@@ -401,7 +402,7 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
     profile_iterations: WholeNumber = written(0)
     """above 0: measure this many iterations instead of training"""
     until: Amount | None = None
-    """samples of the job at which a copy has done its share; null: train to the job's end"""
+    """the job's number of samples at which a copy has done its share; null: train to the job's end"""
 
     def __post_init__(self) -> None:
         if tuple([node.node_id for node in self.nodes]) != self.gang.nodes:
@@ -411,7 +412,7 @@ class StartOrdered(WorkerEvent, frozen=True, kw_only=True, tag="worker.start-ord
 class GangFormed(WorkerEvent, frozen=True, kw_only=True, tag="worker.gang-formed", omit_defaults=True):
     """An order to train: every worker of the gang is up.
 
-    With a `meeting`, or in a rota, it goes to every node of the gang, else to its leaders alone.
+    With a `meeting`, or in a rota, every node of the gang gets this order, otherwise only the gang's leaders.
     """
 
     meeting: str = ""
@@ -436,7 +437,7 @@ class WorkerStarted(WorkerEvent, frozen=True, kw_only=True, tag="worker.started"
     """The processes are up and have restored a checkpoint."""
 
     gpu_indices: tuple[Index, ...]
-    """the GPUs that it owns on the node"""
+    """the GPUs of the node that the worker owns"""
     meeting: str = ""
     """`host:port` at which the gang's processes meet; only from the node of rank 0"""
     samples_restored: Amount | None = None
@@ -490,7 +491,7 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
 
 
 class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defaults=True):
-    """An instance of a service began to lead. After this fact the stream takes none of an earlier leader."""
+    """An instance of a service began to lead. After this fact the stream refuses facts of earlier leaders."""
 
     entity_field: ClassVar[str] = "service"
     identity: ClassVar[tuple[str, ...]] = ("service", "token", "repetition")
@@ -500,7 +501,7 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
     token: WholeNumber
     """fencing token of its lease: larger than that of every leader before"""
     repetition: WholeNumber
-    """0: the first such fact of this leader, which repeats it, since the stream may lose its oldest facts"""
+    """0: the leader's first such fact; the leader repeats it, since the stream may trim its oldest facts"""
     first: WholeNumber = 0
     """sequence of the first fact of this kind, of any service; 0: there was none, or it is not known"""
 

@@ -95,7 +95,7 @@ class GpuRange(File, frozen=True, kw_only=True):
 class LearningRate(File, frozen=True, kw_only=True):
     """A learning rate tuned for `gpus` GPUs.
 
-    `rule`: how it grows with k times the batch: lr·k, lr·√k, or not.
+    `rule`: the learning rate of a batch k times as large: lr·k, lr·√k, or lr.
     """
 
     value: Positive
@@ -125,33 +125,35 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     learning_rates: dict[int, Positive] | None = None
     """learning rates by GPU count, where no rule fits; instead of `learning_rate`"""
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
-    """a factor on the job's weight, in policies that weigh jobs"""
+    """factor on the job's weight, in policies that weigh jobs"""
     project: Name = "default"
     user: Annotated[str, Meta(max_length=100)] = ""
     """owner of the job, and the account as which it runs where agents are root; empty: the token's user. Only
     an operator may name another"""
     command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)
-    """the command in words, or a line that `sh -c` runs"""
+    """the command as a list of words, or a line that `sh -c` runs"""
     checkpoint: Checkpoint = Checkpoint()
     working_directory: Folder = ""
-    """working directory of its processes on every node; empty: the agent's"""
+    """absolute path of its processes' working directory, the same on every node; empty: `hopyard submit`
+    writes the folder in which it runs, if the job has a command. Submitted by the API alone: the agent's
+    working directory, or in a container the image's"""
     environment: dict[str, str] = {}
     """environment variables for its processes, besides those of the agent's environment"""
     image: Image = ""
-    """image of the container in which its processes run; empty: no container"""
+    """image of the containers in which its processes run; empty: they run in no container"""
     cpus: Annotated[float, Meta(gt=0, le=1024)] | None = None
     """CPU cores per GPU; null: no limit"""
     memory: Bytes | None = None
     """main memory per GPU; null: no limit"""
     time_limit: Duration | None = None
-    """running time, all placements together, after which it fails; null: none"""
+    """running time, all placements together, after which it fails; null: no limit"""
     retries: Annotated[int, Meta(ge=0, le=100)] = 0
-    """how often it is started again after it failed by its own fault"""
+    """how often it is started again after its own processes failed"""
     preemptible: bool = True
-    """false: once it runs, no plan moves it"""
+    """false: once it runs, no plan moves or stops it"""
     modes: Annotated[list[Annotated[str, Meta(max_length=32)]], Meta(max_length=16)] | None = None
-    """modes in which its gang can synchronise besides lockstep, such as relaxed; null: any that its nodes
-    offer"""
+    """modes of synchronisation that its gang may have besides lockstep, such as relaxed; null: those in which
+    profiling finds that its script can train, or any mode if profiling does not find out"""
 
 
 class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -173,19 +175,19 @@ class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint_interval_s: Rate = written(600.0)
     user: PlainLine = written("")
     working_directory: Folder = ""
-    """working directory of its processes; empty: the agent's"""
+    """working directory of its processes; empty: the agent's, or in a container the image's"""
     environment: dict[str, str] = {}
     """environment variables of its processes"""
     image: Image = ""
-    """container image its processes run in; empty: none"""
+    """image of the containers in which its processes run; empty: they run in no container"""
     cpus: Rate | None = None
     """CPU cores per GPU; null: no limit"""
     memory: Amount | None = None
     """bytes of main memory per GPU; null: no limit"""
     time_limit_s: Rate | None = None
-    """seconds of running, all its placements together, after which it fails; null: none"""
+    """seconds of running, all placements together, after which it fails; null: no limit"""
     retries: WholeNumber = 0
-    """how often it is started again after it failed by its own fault"""
+    """how often it is started again after its own processes failed"""
     checkpoint_folder: Folder = ""
     """folder of its checkpoints, which all nodes share; empty: one below the setting `jobs_folder`"""
     grace_s: Amount = 30.0
@@ -193,4 +195,5 @@ class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     preemptible: bool = True
     """false: once it runs, no plan moves or stops it"""
     modes: Annotated[tuple[PlainLine, ...], Meta(max_length=16)] = ()
-    """modes in which its gang can synchronise, lockstep among them; empty: any"""
+    """modes of synchronisation that its gang may have, lockstep among them; empty: the job's file lists none,
+    so those that profiling finds, or any"""

@@ -121,7 +121,7 @@ class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
     def __post_init__(self) -> None:
         """Raises ValueError; in a decoder this is a ValidationError."""
         last = ""
-        for one in self.members:  # a loop, for simulations make hundreds of thousands
+        for one in self.members:  # one plain loop, since simulations make hundreds of thousands of gangs
             if one.gpus < 1 or one.node <= last:
                 raise ValueError(
                     "a gang has each node once, in the order of their ids, with at least one GPU"
@@ -148,7 +148,7 @@ class Gang(Message, frozen=True, omit_defaults=True, cache_hash=True):
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
-        if len(self.members) == 1:  # most gangs, and a simulation asks tens of millions of times
+        if len(self.members) == 1:  # as most gangs have; a simulation asks tens of millions of times
             return (self.members[0].node,)
         return tuple([one.node for one in self.members])
 

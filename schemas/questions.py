@@ -82,9 +82,10 @@ class EstimateQuestion(Question, frozen=True, kw_only=True, tag="estimate"):
     """Throughput of many configurations at once: rows as compressed sparse columns, little-endian int32.
 
     Configuration c belongs to `jobs[job[c]]` and takes `gpus[k]` GPUs on `nodes[node[k]]` for
-    k in start[c] … start[c + 1] − 1. A node that a configuration names several times stands for as many nodes
-    of its kind, for estimates on more nodes than there are. If `samples` is not empty, those GPUs take
-    `samples[k]` samples of an iteration together; 0 in all cells of a row: a batch on every GPU.
+    k in start[c] … start[c + 1] − 1. If a configuration names a node several times, it means as many nodes of
+    that node's kind: so a question can be about more nodes than the cluster has. If `samples` is not empty,
+    the GPUs of cell k together take `samples[k]` samples of an iteration; 0 in all cells of a configuration:
+    a batch on every GPU.
     """
 
     subject: ClassVar[str] = ESTIMATOR

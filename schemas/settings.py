@@ -209,14 +209,14 @@ class Settings(File, frozen=True, kw_only=True):
 
     # ---- estimator
     store: str = ":memory:"
-    """path of the estimator's DuckDB file; `:memory:`: none, its data end with the service"""
+    """path of the estimator's DuckDB file; `:memory:`: no file, so what it has learnt is lost when it ends"""
     store_flush_real_s: Seconds = 2.0
     """time for which observations are gathered before they are written"""
     evidence_observations: Whole = 3
-    """observations with which a layer answers; see `evidence_s`"""
+    """number of observations from which on a layer answers; see `evidence_s`"""
     evidence_s: Seconds = 60.0
-    """running time that a layer's observations must cover to answer, unless it has `evidence_observations` of
-    them"""
+    """running time from which on a layer answers: its observations together cover it; `evidence_observations`
+    of them are enough too"""
     evidence_half_life_s: Seconds = 7 * 86_400.0
     """age at which an observation counts half"""
     calibrate: bool = False

@@ -47,7 +47,7 @@ def node_of_key(key: str) -> str:
 
 
 def state_subject(key: str) -> str:
-    """The subject of a key of the state bucket. In an agent's keys the node's id is a token of its own.
+    """The subject of a key of the state bucket. In an agent's key the node's id is a whole token.
 
     Permissions of NATS compare whole tokens, so an account can be limited to the keys of one node.
     """
@@ -67,7 +67,7 @@ def sample_subject(kind: type[Sample], node_id: str = "*") -> str:
 
 
 def is_subject_of(event: Event, subject: str) -> bool:
-    """Whether a fact may be on this subject: the server checks publishers by subjects alone."""
+    """Whether a fact belongs on this subject: NATS checks only the subject of what is published."""
     return subject == event.subject
 
 

@@ -316,4 +316,4 @@ class SettingView(Message, frozen=True, kw_only=True):
 class SettingsView(Message, frozen=True, kw_only=True):
     settings: tuple[SettingView, ...]
     scope: str = ""
-    """in words, whose settings they are: those of a stack, or of a shell"""
+    """which settings these are, in words: those of a stack, or those of a shell"""
