@@ -1,7 +1,8 @@
-"""`python -m hopjob SCRIPT [ARGUMENT ...]` or `-m MODULE [ARGUMENT ...]`: a script, watched from outside.
+"""`python -m hopjob SCRIPT [ARGUMENT ...]` or `-m MODULE [ARGUMENT ...]`: runs a script and watches it.
 
-A script that attaches itself does the rest. Any other is rigid: it is measured as it is, and of several ranks
-it starts once all of them are up, with what torch's own launcher would have set.
+A script that calls `attach` meets its peers and reports by itself. Any other script is rigid: it is measured
+without its help. If it has several ranks, each starts once all are up, with the environment variables that
+torch's own launcher would set.
 """
 
 from __future__ import annotations

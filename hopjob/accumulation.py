@@ -1,13 +1,13 @@
-"""Gradient accumulation for a script that knows nothing of it: it takes every batch for an update of its own.
+"""Gradient accumulation for a script that does not know of it: to the script every batch is an update.
 
-The script goes on as it is: it clears gradients, computes them, clips them, makes a step, moves its schedule.
-Only with the last batch of an update is that what happens. Gradients of the batches before are taken off the
-parameters as soon as their backward pass is over, and put back as that of the last batch begins, so whatever
-the script does to gradients in between finds none, and what it does at the end finds the sum. Steps of what
-was attached, and of a gradient scaler, are left out until then.
+For every batch the script clears gradients, computes them, clips them, makes a step and moves its schedule.
+These calls take effect only with the last batch of an update. After the backward pass of an earlier batch its
+gradients are taken off the parameters and added up, so what the script then does to gradients finds none. As
+the backward pass of the last batch begins, the sum is put back, so the script then finds the gradients of the
+whole update. Until then, `step` and similar methods of attached objects and of a gradient scaler do nothing.
 
-A rank's number of batches in an update is its own, so a script may not count them, nor talk to other ranks
-after each.
+Ranks may have different numbers of batches in an update. So a script may neither count batches nor talk to
+other ranks after each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_STEP = (
     "update one after another, so who accumulates gradients has to say so, attach(..., accumulate=N)"
 )
 ONCE = ("step", "unscale_", "update_parameters")
-"""methods of an optimizer, a schedule, a scaler, an averaged model: once an update"""
+"""methods of an optimizer, a schedule, a scaler or an averaged model that take effect once in an update"""
 OF_SCALERS = "update"
 
 
@@ -40,7 +40,7 @@ class Accumulation:
         others: Iterable[object],
         turns: Turns | None = None,
     ) -> None:
-        """`others`: what else was attached. `turns`: where other jobs use the GPU too."""
+        """`others`: attached besides model and optimizer. `turns`: given if other jobs use the GPU too."""
         self.last = True
         self._stepped = False
         self.turns = turns
@@ -60,7 +60,7 @@ class Accumulation:
             raise RuntimeError(NO_STEP)
 
     def before_backward(self) -> None:
-        """Raises RuntimeError if a second backward pass begins, since the turn is given back by then."""
+        """Raises RuntimeError for a second backward pass of a batch: the first has given the turn back."""
         if self.turns is not None and not self.turns.has_turn:
             raise RuntimeError(TWICE)
         if self.last:
@@ -99,7 +99,7 @@ class Accumulation:
                 _replace(thing, name, self._deferred(getattr(thing, name), updates_model=updates_model))
 
     def _deferred(self, plain: Callable[..., Any], *, updates_model: bool) -> Callable[..., Any]:
-        """A method that runs only with the last batch of an update. `updates_model`: it makes the step."""
+        """A method that works only in the last batch of an update. `updates_model`: it makes the step."""
 
         @functools.wraps(plain)
         def once(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever it takes and gives
@@ -117,7 +117,7 @@ class Accumulation:
 
 
 def _replace(thing: Any, name: str, method: Callable[..., Any]) -> None:  # noqa: ANN401
-    """Replace a method on this object alone, and not in its `__dict__`, which is a schedule's state."""
+    """Replace a method of this one object, but not in its `__dict__`, which is the state of a schedule."""
     if name in vars(thing):
         setattr(thing, name, method)
     else:

@@ -35,14 +35,14 @@ class Source:
         options = {name: getattr(loader, name) for name in COPIED}
         if loader.num_workers:
             options.update({name: getattr(loader, name) for name in OF_WORKERS})
-        numbers = torch.Generator()  # the loader's own: the script's random numbers stay as they were
+        numbers = torch.Generator()  # a separate one, so that the script draws the same numbers as without it
         self._loader = DataLoader(
             loader.dataset, batch_sampler=_RankBatchSampler(self), generator=numbers, **options
         )
         self._numbers = numbers
 
     def epoch(self, epoch: int, offset: int) -> tuple[int, Iterator[object]]:
-        """The batches that are left of the epoch, and their number."""
+        """The number of batches that are left of the epoch, and the batches."""
         self._numbers.manual_seed(rng.mixed(self._seed, epoch, offset))
         self._next = list(batches(self._checked_order(epoch), offset, self._share))
         return len(self._next), iter(self._loader)
@@ -63,7 +63,7 @@ class Source:
 
 
 class _RankBatchSampler:
-    """A batch sampler whose batches its source decides, epoch by epoch."""
+    """A batch sampler that yields the batches of its source's current epoch."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -76,7 +76,7 @@ class _RankBatchSampler:
 
 
 def epoch_order(sampler: object, seed: int, epoch: int) -> list[int]:
-    """The order of an epoch: the sampler's, with all its sources of random numbers seeded."""
+    """The sampler's order of an epoch, drawn with seeded random numbers of torch and Python."""
     number = rng.mixed(seed, epoch)
     own = getattr(sampler, "generator", None)
     if own is not None:

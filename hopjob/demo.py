@@ -1,8 +1,8 @@
 """Four small training jobs, to see the system at work: `python -m hopjob.demo MODEL`.
 
-They train for real, on data made up here: shapes, spirals, sums, waves. What stands in for unlike GPUs is a
-pause between the blocks of a model, as long as `PAUSE_S` says of the GPU type, and twice that on the way
-back; it takes no CPU, so that many ranks fit on a small machine.
+They really train, on data that this module generates: shapes, spirals, sums, waves. Pauses between the blocks
+of a model make CPU slots of unlike types unlike in speed: a pause is as long as `PAUSE_S` says for the GPU
+type, and twice as long in the backward pass. A pause takes no CPU, so many ranks fit on a small machine.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pause(torch.autograd.Function):
 
 
 class Paced(nn.Sequential):
-    """Block after block, a pause between two."""
+    """Blocks with a pause between two, while gradients are recorded."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         pause_s = PAUSE_S.get(os.environ.get("HOPJOB_GPU_TYPE", ""), 0.0)
@@ -51,8 +51,8 @@ class Paced(nn.Sequential):
         return x
 
 
-class Words(nn.Module):
-    """Numbers as vectors, with their places."""
+class TokenEmbedding(nn.Module):
+    """An embedding of tokens and of their positions."""
 
     def __init__(self, words: int, places: int, width: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def shapes() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 
 
 def spirals() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """Three layers tell three arms of a spiral apart."""
+    """A network of three layers classifies points by the arm of the spiral that they are on."""
     arm, radius = torch.arange(SAMPLES) % 3, torch.rand(SAMPLES)
     angle = 5 * radius + arm * 2 * math.pi / 3 + 0.1 * torch.randn(SAMPLES)
     x = torch.stack([radius * angle.cos(), radius * angle.sin()], 1)
@@ -90,11 +90,12 @@ def spirals() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
 
 
 def sums() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A transformer adds two digits and takes the last digit of the sum."""
+    """A transformer finds the last digit of the sum of two digits."""
     digits = torch.randint(0, 10, (SAMPLES, 2))
     x = torch.cat([digits, torch.full((SAMPLES, 1), 10)], 1)
     layers = [nn.TransformerEncoderLayer(32, 2, 64, dropout=0.0, batch_first=True) for _ in range(2)]
-    return Paced(Words(11, 3, 32), *layers, nn.Sequential(Last(), nn.Linear(32, 10))), x, digits.sum(1) % 10
+    model = Paced(TokenEmbedding(11, 3, 32), *layers, nn.Sequential(Last(), nn.Linear(32, 10)))
+    return model, x, digits.sum(1) % 10
 
 
 def waves() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:

@@ -1,16 +1,16 @@
 """Weights the gradients of ranks whose shares of an update differ, so that every sample counts alike.
 
-DistributedDataParallel averages the gradients g_k of n ranks, whatever each has seen. With s_k of B samples
-on rank k, and a loss that is a mean over them, the gradient over all samples is
+DistributedDataParallel averages the gradients g_k of n ranks, no matter how many samples each rank had. If
+rank k had s_k of B samples and its loss is the mean over them, the gradient over all samples is
 
     Σ s_k / B · g_k = 1 / n · Σ (n · s_k / B) · g_k
 
 so every backward pass begins with n · s_k / B in place of 1. Where ranks compute several batches of an update
-one after another, s_k is the samples of one batch: of D batches in all, each begins with n / D, and their
-gradients are summed. A pass within another, as reentrant checkpointing has it, begins as it is: what comes in
-there has its weight already. What a loss has beside its samples, as a penalty on weights, comes out whole,
-for these factors are 1 in the mean. The one hook for communication that DistributedDataParallel has is left
-to the script.
+one after another, s_k is the number of samples of one batch: with D batches over all ranks, the pass of each
+begins with n / D, and the gradients of a rank's batches are summed. A backward pass within another one, as in
+reentrant checkpointing, begins unchanged, since the gradient that it is given has the weight already. A term
+of the loss that does not depend on samples, such as a penalty on weights, keeps its size, since the mean of
+these factors is 1. DistributedDataParallel's only hook for communication stays free for the script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hopjob.accumulation import Accumulation
 CURRENT = "_current_graph_task_id"
 """torch's private name for the id of the backward pass that a thread runs"""
 NO_PASS = -1
-"""the id in a thread that runs none"""
+"""the id in a thread that runs no backward pass"""
 
 
 PASSES_UNKNOWN = (
@@ -40,7 +40,7 @@ class GradientWeights:
     """Replaces `torch.autograd.backward` permanently, once there is a weight other than 1."""
 
     def __init__(self, accumulation: Accumulation | None = None) -> None:
-        """`accumulation`: is called before and after every backward pass."""
+        """`accumulation` is called before and after every backward pass."""
         self.weight = 1.0
         self._accumulation = accumulation
         self._installed = False
@@ -90,18 +90,18 @@ class GradientWeights:
     def _weighted_grad(self, tensor: Any, grad: Any) -> Any:  # noqa: ANN401
         if grad is not None:
             return grad * self.weight
-        # that of more than one number must be given: torch says so
+        # without `grad` torch refuses a tensor of several numbers, with an error of its own
         return torch.full_like(tensor, self.weight) if tensor.numel() == 1 else None
 
 
 def _pass_of_thread() -> int:
-    """The backward pass that this thread runs a part of; torch has no public function for it."""
+    """The id of the backward pass of which this thread runs a part; torch has no public function for it."""
     found: int = getattr(torch._C, CURRENT)()  # noqa: SLF001
     return found
 
 
 def _pass_ids_known() -> bool:
-    """Whether this torch has the id, as far as can be seen while no pass runs."""
+    """Whether this version of torch gives the id; called while no backward pass runs."""
     try:
         return _pass_of_thread() == NO_PASS
     except (AttributeError, TypeError, RuntimeError):

@@ -1,8 +1,8 @@
 """Hugging Face's Trainer: `Trainer(..., callbacks=[HuggingFaceCallback()])`, and the job is elastic.
 
-Its own checkpoints are not needed (`save_strategy="no"`). `num_train_epochs` says how long it trains where
-nobody orders samples, and at most where somebody does: its loop has no other end. A schedule of learning
-rates is placed by the share of the samples that is done.
+The Trainer's own checkpoints are not needed (`save_strategy="no"`). Its loop always ends after
+`num_train_epochs`; if a number of samples is ordered, training ends earlier once it has reached them. After a
+restart the schedule of learning rates goes on at the share of the samples that is done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from hopjob.trainers import Stream, TrainerSession, measuring
 
 Given = Any
-"""arguments, state and control, as transformers has them"""
+"""transformers' training arguments, trainer state and trainer control"""
 
 
 class HuggingFaceCallback(TrainerCallback):

@@ -23,7 +23,7 @@ from hopjob.training_state import TrainingState
 from hopjob.turns import Turns
 
 IDLE_BATCHES_MAX = 10_000
-"""batches without a step of the attached optimizer, after which it must be the wrong one"""
+"""batches without a step of the attached optimizer after which the wrong optimizer must be attached"""
 
 
 def attach(
@@ -39,12 +39,11 @@ def attach(
     timeout_s: float = 1800,
     ddp: Mapping[str, Any] | None = None,
 ) -> Job:
-    """Make this process a rank of its job: restored, on its device, met with the other ranks.
+    """Make this process a rank of its job: restore the checkpoint, move the model, meet the other ranks.
 
-    `accumulate`: batches to one update, so that gradients are exchanged once an update; without it they are
-    exchanged after every batch. `more`: by name, what else has a state, as a gradient scaler. `warmup`:
-    updates over which a learning rate grows. `timeout_s`: of an exchange. `ddp`: options of
-    DistributedDataParallel.
+    `accumulate`: batches of one update, at the end of which gradients are exchanged. `more`: other objects
+    with a state, by name, such as a gradient scaler. `warmup`: updates over which the learning rate grows
+    when a restart raises it. `timeout_s`: limit of an exchange. `ddp`: options of DistributedDataParallel.
     """
     process = this_process(attached=True)
     process.attach()
@@ -98,7 +97,7 @@ def _parallel(model: torch.nn.Module, device: torch.device, options: Mapping[str
 
 
 class Job:
-    """`model`: to be called in training. `samples`: trained on by all ranks before the current batch."""
+    """`model`: the model to call in training. `samples`: those that all ranks have trained on so far."""
 
     def __init__(
         self,
@@ -111,7 +110,7 @@ class Job:
         seed: int,
         accumulate: int,
     ) -> None:
-        """`accumulation`: where ranks compute several batches of an update, or share their GPUs."""
+        """`accumulation`: None unless ranks compute several batches of an update or share their GPUs."""
         self._process, self._state, self._progress = process, state, state.progress
         self._seed, self._batches_per_update = seed, accumulate
         self._steps = Steps(process, state, model)
@@ -126,7 +125,7 @@ class Job:
         self.ends_epoch = False
         """whether the current batch is the last of its epoch"""
         self.ends_update = False
-        """whether the current batch is this rank's last of an update"""
+        """whether the current batch is this rank's last in an update"""
 
     @property
     def samples(self) -> int:
@@ -135,7 +134,8 @@ class Job:
     def batches(self, loader: DataLoader, epochs: float = 1) -> Iterator[Any]:
         """This rank's share of the loader's batches over all epochs, on its device.
 
-        The loop ends with the update that completes the ordered samples, or without an order after `epochs`.
+        The loop ends with the update that reaches the ordered number of samples. If none was ordered, it ends
+        after `epochs`.
         """
         order = self._process.order
         batch = int(loader.batch_size or 0)
@@ -150,7 +150,7 @@ class Job:
         self._process.training_over = True
 
     def check(self) -> None:
-        """Obey an order to stop, during evaluations: after the update of the current batch."""
+        """For evaluations: obey an order to stop. Rank 0 saves the state after the last update, and ends."""
         if self._process.connection.stop_asked is not None:
             self._steps.stop_alone()
 
@@ -176,7 +176,7 @@ class Job:
             self._progress.end_epoch(source.size)
 
     def _begin(self, number: int, share: Share) -> None:
-        """Prepare for this rank's batch `number` of the epoch; the last of an update exchanges gradients."""
+        """Prepare for this rank's batch `number` of the epoch; with the last of an update ranks exchange."""
         of_update = share.own * share.accumulate
         self.ends_update = number % of_update == 0
         if self.world > 1 and (of_update > 1 or self._turns is not None):

@@ -1,4 +1,4 @@
-"""Runs a script as `python SCRIPT` would, and sees how it ends."""
+"""Runs a script as `python SCRIPT` does, and reports its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NoReturn
 from hopjob.process import this_process
 
 ELASTIC = {"hopjob", "hopjob.huggingface", "hopjob.lightning"}
-"""modules that a script imports to be elastic"""
+"""modules that make a script elastic; a script that imports one counts as attached"""
 USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...]"
 
 
@@ -21,7 +21,7 @@ def run(arguments: list[str]) -> NoReturn:
     if not arguments or arguments == ["-m"]:
         sys.exit(USAGE)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # who follows the job's output sees lines as they come
+        sys.stdout.reconfigure(line_buffering=True)  # readers of the output see lines at once
     module = arguments[0] == "-m"
     sys.argv = arguments[1:] if module else arguments
     if not module:
@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> NoReturn:
     process = this_process(attached=bool(used & ELASTIC), launched=True)
     if used & ELASTIC:
         process.stop_on_signal()
-    if "hopjob" not in used:  # else `attach` does the rest
+    if "hopjob" not in used:  # a script that imports hopjob meets its peers by `attach`
         process.begin_watched()
     process.script_ended(_code_of(sys.argv[0], module=module))
     raise AssertionError
@@ -52,7 +52,7 @@ def _code_of(name: str, *, module: bool) -> int:
 
 
 def imported(path: str) -> set[str]:
-    """Modules that a file imports by name; none if it cannot be read, as running it will show."""
+    """Modules that a file imports by name. None if it cannot be read; running it then shows why."""
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -67,7 +67,7 @@ def imported(path: str) -> set[str]:
 
 
 def _file_of_module(name: str) -> str:
-    """A module is found without being run; a package is imported, as it is when it is run."""
+    """The module's file. Finding it does not run the module, but imports its package, as running does."""
     sys.path[0] = str(Path.cwd())
     try:
         found = importlib.util.find_spec(name)

@@ -1,8 +1,9 @@
 """Lightning: `Trainer(callbacks=[LightningCallback()], ...)`, and the job is elastic.
 
-Its own checkpoints are not needed (`enable_checkpointing=False`), and `max_epochs` or `max_steps` says how
-long it trains where nobody orders samples. Several ranks: `strategy="ddp"`, `devices` of LOCAL_WORLD_SIZE,
-`num_nodes` of WORLD_SIZE / LOCAL_WORLD_SIZE, since Lightning knows only nodes that are alike.
+Lightning's own checkpoints are not needed (`enable_checkpointing=False`). `max_epochs` or `max_steps` ends
+the training only if no number of samples is ordered. For several ranks set `strategy="ddp"`, `devices` to
+LOCAL_WORLD_SIZE and `num_nodes` to WORLD_SIZE / LOCAL_WORLD_SIZE: Lightning assumes that all nodes have the
+same number of GPUs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hopjob.measure.timing import after_steps_of
 from hopjob.trainers import Stream, TrainerSession, measuring
 
 UNLIMITED = -1
-"""as Lightning has it"""
+"""Lightning's value for no limit"""
 
 
 class LightningCallback(lightning.Callback):
@@ -27,7 +28,7 @@ class LightningCallback(lightning.Callback):
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:  # noqa: ARG002
         if stage == "fit" and not measuring():
-            source = trainer.fit_loop._data_source  # noqa: SLF001 - before Lightning puts a sampler of its own in
+            source = trainer.fit_loop._data_source  # noqa: SLF001 - before Lightning replaces the sampler
             self._stream = Stream(source.dataloader(), seed=self._seed)
             source.instance = self._stream
 
@@ -39,7 +40,7 @@ class LightningCallback(lightning.Callback):
             self._session = TrainerSession(pl_module, optimizer, schedule, seed=self._seed)
             self._stream.begin(self._session.progress)
             after_steps_of(optimizer, self._stepped)
-            if self._session.ordered:  # its goal says when the training is over
+            if self._session.ordered:  # the ordered number of samples ends the training
                 trainer.fit_loop.max_epochs = trainer.fit_loop.epoch_loop.max_steps = UNLIMITED
 
     def on_train_batch_end(self, trainer: lightning.Trainer, *_: Any) -> None:  # noqa: ANN401

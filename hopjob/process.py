@@ -1,4 +1,4 @@
-"""This process as the agent sees it: made once, by `python -m hopjob` or else by the script."""
+"""What a rank's process is to its agent: one object, made by `python -m hopjob`, else by the script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hopjob.state.samples import Progress
 
 class Process:
     def __init__(self, order: orders.Order, *, attached: bool, launched: bool) -> None:
-        """`launched`: by `python -m hopjob`, which sees how the script ends."""
+        """`launched`: `python -m hopjob` runs the script, and reports its end."""
         self.order, self.attached, self.launched = order, attached, launched
         self.progress: Progress | None = None
         self.training_over = False
@@ -48,7 +48,7 @@ class Process:
         return self.rigid.samples if self.rigid is not None and not self.attached else self.ending.samples
 
     def attach(self) -> None:
-        """Mark the script as elastic: asked to stop, by SIGTERM too, it saves a checkpoint first."""
+        """Mark the script as elastic: when asked to stop, also by SIGTERM, it saves a checkpoint first."""
         if self.progress is not None:
             raise RuntimeError("hopjob.attach: a process trains one model")
         self.attached = True
@@ -59,7 +59,7 @@ class Process:
             atexit.register(self._ended_by_itself)
 
     def stop_on_signal(self) -> None:
-        """Until there is anything to save, obey an order to stop at once."""
+        """Take SIGTERM for an order to stop; while there is nothing to save, end at once."""
         if self.order.managed and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._signalled)
             os.register_at_fork(after_in_child=_default_signal)
@@ -82,7 +82,7 @@ class Process:
             self.ending.stopped()
 
     def begin_watched(self) -> None:
-        """A script that does not meet its peers by `attach` runs once all ranks are up, and is watched."""
+        """Wait until all ranks are up, then watch the script, which does not meet its peers by `attach`."""
         self.meet(self.ending.samples if self.attached else 0.0, elastic=self.attached)
         if self.order.socket and self.profile is None:
             self.rigid = Rigid(self.order, self.connection, self.rendezvous)
@@ -97,7 +97,7 @@ class Process:
         self.ending.report_and_exit("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:
-        """At exit of a script that a user's own command started: report completion if training is over."""
+        """Report completion if training is over, as a script exits that `python -m hopjob` did not run."""
         if self.training_over and os.getpid() == self.ending.pid:
             self.ending.report("completed", {"samples": self.samples})
 
@@ -107,7 +107,7 @@ class Process:
         try:
             names = self.folder.names()
         except OSError as error:
-            if not self.attached:  # the folder is the script's own
+            if not self.attached:  # the files in the folder are the script's own
                 return 0.0
             self.ending.report_and_exit(
                 "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
@@ -135,5 +135,5 @@ def this_process(*, attached: bool, launched: bool = False) -> Process:
 
 
 def _default_signal() -> None:
-    """In a fork, such as a loader's worker: restore the signal's default."""
+    """Called in a fork, such as a loader's worker: restore the signal's default."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

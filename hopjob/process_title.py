@@ -1,4 +1,4 @@
-"""Sets what `ps` shows of a forked rank, in place of the template's command line and environment."""
+"""Sets the command line that `ps` shows for a forked rank, in place of the template's."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ ARGUMENTS, ENVIRONMENT = slice(47, 49), slice(49, 51)
 
 
 def set_title(title: str) -> None:
-    """Over the memory in which the process got its arguments and environment; libc has copies by then.
+    """Write the title over the memory in which the process got its arguments and environment.
 
-    Call it after the environment has been replaced. Where Linux does not say the addresses, nothing happens.
+    Call it after the environment has been replaced, since libc then no longer reads that memory. If /proc
+    does not give the addresses, nothing happens.
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         ctypes.CDLL(None).prctl(NAME, title.encode()[:NAME], 0, 0, 0)
         fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-        # the first two fields, number and name, stand before the bracket
+        # the first two fields, pid and name, are before the bracket
         first, arguments_end = (int(field) for field in fields[ARGUMENTS.start - 2 : ARGUMENTS.stop - 2])
         begin, end = (int(field) for field in fields[ENVIRONMENT.start - 2 : ENVIRONMENT.stop - 2])
         room = (end if begin == arguments_end else arguments_end) - first

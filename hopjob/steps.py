@@ -1,4 +1,4 @@
-"""What happens between two updates: ranks synchronise, decide together, and report to the agent."""
+"""What ranks do between two updates: synchronise, decide together, and report to the agent."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from hopjob.process import Process
 from hopjob.training_state import TrainingState
 
 PATIENCE_S = 2.0
-"""how long an order to stop waits for ranks to synchronise; then rank 0 stops alone"""
+"""seconds that an order to stop waits for the ranks to synchronise; after that rank 0 stops alone"""
 
 
 class Steps:
     def __init__(self, process: Process, state: TrainingState, model: torch.nn.Module | None) -> None:
-        """`model`: as it is called, with DDP around it for several ranks; None: others measure."""
+        """`model`: the model that the script calls, with DDP around it if there are several ranks.
+
+        None: nothing is measured here, as within a trainer.
+        """
         self._process, self._state = process, state
         self._model: Any = model
         self._ranks = process.order.ranks
@@ -32,7 +35,7 @@ class Steps:
             self._time_exchanges()
 
     def updated(self, data_s: float) -> None:
-        """After an iteration that waited `data_s` for its data."""
+        """Called after an update; `data_s`: seconds that it waited for its data."""
         self._state.rate.updated()
         due = self._sync.step()
         if self._sync.probing and self._model is not None:
@@ -44,13 +47,13 @@ class Steps:
             self.stop_alone()
 
     def stop_alone(self) -> None:
-        """Rank 0's checkpoint is what counts; the others' exchanges end with its process."""
+        """In rank 0: save a checkpoint and end. The other ranks' exchanges then fail, and they end too."""
         if self._process.order.rank == 0:
             self._state.save("stop", alone=True)
             self._process.ending.stopped()
 
     def _overdue(self) -> bool:
-        """Whether iterations have become so slow that the next synchronisation is far off."""
+        """Whether an order to stop has waited too long for a synchronisation, as iterations became slow."""
         asked = self._process.connection.stop_asked
         return asked is not None and time.monotonic() - asked > PATIENCE_S
 
@@ -71,7 +74,7 @@ class Steps:
             self._time_exchanges()
 
     def _observed(self, found: SyncResult) -> None:
-        """Report how the gang ran; not while memory is still allocated and buckets are built."""
+        """Report how the gang ran, but not in the first updates, in which memory is allocated."""
         progress = self._state.progress
         iterations, samples = progress.updates - self._updates, progress.computed - self._samples
         warm = self._updates >= WARM
@@ -90,12 +93,12 @@ class Steps:
             )
 
     def _time_exchanges(self) -> None:
-        """DDP's timers are a clock reading on a CPU; on a GPU they are events to wait for, so but few."""
+        """Switch DDP's timers on: for every iteration on a CPU, for few on a GPU, where reading one waits."""
         rate = self._sync.probe_every if self._on_a_gpu else 1
         self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
 
     def _probe(self) -> None:
-        """Record the previous iteration: DDP sums its times up when the next one begins."""
+        """Record the previous iteration: DDP computes its times when the next one begins."""
         if self._ranks == 1:
             self._sync.probe(Probe(self._data_s, 0.0))
             return

@@ -1,7 +1,7 @@
 """A job that records when it computes: `python -m hopjob.switching MODEL FILE`, with a model of the demo.
 
-FILE gets a line for each update: the seconds of the machine's clock at which its batch was there and the GPU
-its own, and at which the backward pass was over, so that other processes' lines can be set beside them.
+FILE gets a line for each update with two times of the machine's clock, in seconds: when the process had both
+the batch and the GPU, and when the backward pass was over. So lines of several processes can be compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def train(name: str, path: Path) -> None:
         plain(turns)
 
     watched: Any = Turns
-    watched.give_back = give_back  # from outside, so that training stays as it is
+    watched.give_back = give_back  # replaced from outside, so that the training code stays unchanged
     model, x, y = MODELS[name]()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
     job = hopjob.attach(model, optimizer)

@@ -1,11 +1,11 @@
-"""`python -m hopjob.template`: workers as forks of a process that has imported torch already.
+"""`python -m hopjob.template`: starts ranks as forks of a process that has already imported torch.
 
-JSON lines; in: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`; out: `{"ready": {"pid"}}` once, then
-`{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and `{"gone": {"pid", "code"}}`.
+It reads and writes lines of JSON. In: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`. Out: once
+`{"ready": {"pid"}}`, then `{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and
+`{"gone": {"pid", "code"}}`.
 
-A fork becomes an ordinary process, with a session, an environment, a folder and an output of its own, and
-runs what `python -m hopjob ARGV` would. The template never touches a GPU. When its input ends, so does it;
-its forks go on.
+A fork becomes an ordinary process with its own session, environment, folder and output, and runs what
+`python -m hopjob ARGV` would run. The template never uses a GPU. When its input ends, it ends; forks go on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch.utils.data
 
 from hopjob import job, launch, process_title  # noqa: F401 - forks find them imported
 
-with contextlib.suppress(ImportError):  # torch 1.13 has it not; later ones import it when DDP is first used
+with contextlib.suppress(ImportError):  # torch 1.13 lacks it; later versions import it when DDP is first used
     import torch._dynamo
 
 BLOCK = 1 << 16
@@ -45,7 +45,7 @@ class Template:
     def serve(self) -> None:
         """Fork on request, until the input ends."""
         gc.collect()
-        gc.freeze()  # memory that the forks share stays shared
+        gc.freeze()  # else the collector of a fork would write to memory that is shared, and so copy it
         _send("ready", pid=os.getpid())
         text = b""
         while True:
@@ -64,7 +64,7 @@ class Template:
     def _fork(self, order: dict[str, Any]) -> None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of threads: those of numerical libraries survive a fork
+                warnings.simplefilter("ignore")  # of threads; numerical libraries survive forks
                 pid = os.fork()
         except OSError as error:
             _send("unforked", id=order["id"], reason=str(error))
@@ -84,7 +84,7 @@ class Template:
             launch.run(list(order["argv"]))
         except SystemExit as ended:
             sys.stderr.write(f"{ended}\n")
-        except BaseException:  # noqa: BLE001 - nothing of the template's may run in a fork
+        except BaseException:  # noqa: BLE001 - a fork must not go on in the template's code
             sys.excepthook(*sys.exc_info())
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -113,7 +113,7 @@ def _move(order: dict[str, Any]) -> None:
     if environment.get("OMP_NUM_THREADS", "").isdecimal():
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # else all forks draw the same numbers
+        sys.modules["numpy"].random.seed()  # otherwise all forks would draw the same numbers
 
 
 def _title(environment: dict[str, str], argv: list[str]) -> str:

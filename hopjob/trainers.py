@@ -1,8 +1,9 @@
-"""A job inside another library's training loop: what the callbacks for trainers have in common.
+"""A job inside another library's training loop: the common part of the callbacks for trainers.
 
-The trainer meets the ranks, moves batches and makes updates; from here come the batches, the state to begin
-with, and the end. What a trainer calls an epoch is a pass: a number of batches of the one stream that goes
-over all epochs of the data, from where the last placement ended.
+The trainer connects the ranks, moves batches to the device and makes updates. This module provides the
+batches and the state to begin with, and decides when training ends. What a trainer calls an epoch is here a
+*pass*: a number of batches from one stream, which runs through all epochs of the data and begins where the
+last placement ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NO_TASKS = (
 
 
 class Stream:
-    """Batches of this rank, pass after pass; what is fetched ahead counts when it has been trained on."""
+    """This rank's batches, pass after pass. One that is fetched ahead counts once it is trained on."""
 
     def __init__(self, loader: DataLoader, *, seed: int) -> None:
         order = this_process(attached=True).order
@@ -47,7 +48,7 @@ class Stream:
         self._places: deque[int] = deque()
 
     def begin(self, progress: Progress, length: int | None = None) -> None:
-        """`length`: batches of a pass, where the trainer has settled it already."""
+        """`length`: batches of a pass, if the trainer has already fixed their number."""
         self._progress, self._given = progress, progress.trained
         self._length = self._length if length is None else length
 
@@ -89,7 +90,7 @@ class TrainerSession:
         *,
         seed: int,
     ) -> None:
-        """In every rank, at the same point: once the trainer has made the process group of several."""
+        """Every rank makes its session at the same point: after the trainer has connected the ranks."""
         self._process = this_process(attached=True)
         self._process.attach()
         self._state = TrainingState(self._process, model, optimizer, scheduler, {})
@@ -113,14 +114,14 @@ class TrainerSession:
         return self._process.order.samples or float("inf")
 
     def updated(self) -> bool:
-        """An update is done; whether the training is over."""
+        """Count an update; returns whether the training is over."""
         goal = self._process.order.goal
         self.progress.update()
         self._steps.updated(0.0)
         return goal is not None and self.progress.trained >= goal
 
     def check(self) -> None:
-        """Obey an order to stop during evaluations, in rank 0."""
+        """For evaluations: obey an order to stop, in rank 0."""
         if self._process.connection.stop_asked is not None:
             self._steps.stop_alone()
 
@@ -130,7 +131,7 @@ class TrainerSession:
 
 
 def measuring() -> bool:
-    """Whether this is a profile run, which measures the trainer as it is."""
+    """Whether this is a profile run, in which the trainer runs unchanged."""
     profile = this_process(attached=True).profile
     if profile is not None:
         profile.modes = TRAINER
@@ -138,7 +139,7 @@ def measuring() -> bool:
 
 
 def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
-    """The user's own loader: trainers put their samplers around the user's."""
+    """The user's loader, without the samplers that a trainer has put around it."""
     loader = getattr(loader, "base_dataloader", loader)
     batches = loader.batch_sampler
     while hasattr(batches, "batch_sampler"):

@@ -19,7 +19,7 @@ from hopjob.state.plain import plain
 from hopjob.state.samples import Progress
 
 FIRST_MODEL_LIMIT_S = 60.0
-"""how long copies wait for the model that all begin with"""
+"""seconds that copies wait for the checkpoint with which all of them begin"""
 POLL_S = 0.05
 
 
@@ -34,7 +34,7 @@ class TrainingState:
     ) -> None:
         self._process, self._order, self._folder = process, process.order, process.folder
         self._root = process.folder
-        """the job's folder; a copy has a `_folder` of its own once it knows how it begins"""
+        """the job's folder of checkpoints; `_folder` of a copy is another one after `restore`"""
         self._model, self._optimizer = model, optimizer
         self._others = {**more, **({"scheduler": scheduler} if scheduler is not None else {})}
         self.rate = rates.Rate(optimizer, scheduler, now=rates.base(optimizer))
@@ -44,7 +44,7 @@ class TrainingState:
         self._found: tuple[str, State] | None = None
         self._saved_at, self._saved = time.monotonic(), -1
         if self._folder is not None:
-            self._state()  # what cannot be kept is refused before the training, not after an hour of it
+            self._state()  # refuses now, not after an hour of training, what a checkpoint cannot hold
 
     def find_checkpoint(self) -> None:
         """Find the newest checkpoint, and take the model and the progress from it."""
@@ -52,7 +52,7 @@ class TrainingState:
             return
         try:
             self._found = self._newest(self._root)
-        except (OSError, MemoryError, RuntimeError) as error:  # another time, or elsewhere, it can be read
+        except (OSError, MemoryError, RuntimeError) as error:  # perhaps readable later or elsewhere
             self._process.ending.report_and_exit(
                 "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
             )
@@ -70,7 +70,7 @@ class TrainingState:
         return self._first_state(root)
 
     def _first_state(self, root: Folder) -> tuple[str, State]:
-        """The state that all copies begin with: that of the first copy to start, which writes it."""
+        """The state with which all copies begin: the first copy that starts writes it."""
         if merging.is_first(merging.copies_path(root.path, self._order.placement), merging.BEGINNER):
             state = {**self._state(), "ranks": 0, "rng": {}}
             return root.save(state, 0).name, state
@@ -85,7 +85,7 @@ class TrainingState:
         raise OSError(f"no copy has written the model that all begin with within {FIRST_MODEL_LIMIT_S:g} s")
 
     def restore(self, seed: int) -> None:
-        """Once all ranks have joined: the rest of the state, from rank 0's checkpoint, and random numbers."""
+        """Once all ranks have joined: restore the rest from rank 0's checkpoint, and random numbers."""
         if self.group is not None:
             self._use_rank_0s(_of_all(self._found[0] if self._found else None, self.group)[0])
         state = self._found[1] if self._found else None
@@ -104,9 +104,10 @@ class TrainingState:
         self._found = None
 
     def end(self) -> None:
-        """All samples are done that were ordered. A copy ends here, unless its job is done by now.
+        """Save, since all ordered samples are done.
 
-        Of a job that is done, the first copy to see so goes on with what all have trained.
+        A copy then ends its process, unless the whole job is done. In that case the first copy that finds
+        out loads the merged model and goes on to the end of the script.
         """
         self.save("end")
         if not self._order.copy or self._root is None:
@@ -119,7 +120,7 @@ class TrainingState:
         self._model.load_state_dict(self._root.load(name)["model"])
 
     def _finished(self, root: Folder) -> str:
-        """Name of the checkpoint of the whole job; empty: it is not done, or another copy has it."""
+        """Name of the whole job's checkpoint; empty: the job is not done, or another copy goes on with it."""
         copies = merging.copies_path(root.path, self._order.placement)
         own = [one.samples for one in merging.rounds(root.path) if one.placement == self._order.placement]
         done = max([self.progress.trained, *own])
@@ -134,7 +135,10 @@ class TrainingState:
         return self._folder is not None and time.monotonic() - self._saved_at > self._order.interval_s
 
     def save(self, why: str, *, alone: bool = False) -> None:
-        """By all ranks at the same step, or by rank 0 alone. A disk that is full ends nothing."""
+        """Save a checkpoint. All ranks call it after the same step, or rank 0 `alone`.
+
+        If the disk is full, training goes on.
+        """
         if self._folder is None or self._order.profile is not None:
             return
         mine = (self._order.rank, rng.state())
@@ -165,14 +169,14 @@ class TrainingState:
             self._prune()
 
     def _prune(self) -> None:
-        """Remove merged copies: every copy that began with the result has read it by now."""
+        """Remove merged copies: all copies that began with the merged checkpoint have read it by now."""
         if self._root is not None:
             with contextlib.suppress(OSError):
                 merging.prune(self._root, but=self._order.placement)
 
     def _state(self) -> State:
-        """Raises TypeError for what is neither a tensor nor plain."""
-        model = self._model.state_dict()  # torch keeps notes beside its tensors, so it stays what it is
+        """What a checkpoint holds. Raises TypeError for a value that is neither a tensor nor plain."""
+        model = self._model.state_dict()  # updated in place, since it holds metadata beside the tensors
         model.update(plain(dict(model), "the model's state"))
         others = {name: plain(one.state_dict(), f"{name}'s state") for name, one in self._others.items()}
         return {
@@ -190,7 +194,7 @@ class TrainingState:
         self._saved = self.progress.trained
 
     def _use_rank_0s(self, name: str | None) -> None:
-        """Folders that are seen over a network need not show all ranks the same: rank 0's file is the one."""
+        """Load rank 0's checkpoint if this rank found another one, as it may in a network folder."""
         if name == (self._found[0] if self._found else None):
             return
         self._found = None
@@ -198,7 +202,7 @@ class TrainingState:
         if name is not None:
             assert self._folder is not None
             try:
-                self._found = name, self._folder.load(name)  # a copy's folder is the job's still
+                self._found = name, self._folder.load(name)  # a copy's `_folder` is still the job's
             except (OSError, MemoryError, ValueError, RuntimeError) as error:
                 self._process.ending.report_and_exit(
                     "lost", {"reason": f"rank 0's checkpoint {name}: {error}"}, LOST
@@ -211,7 +215,7 @@ class TrainingState:
             rng.begin(seed, rank, samples)
         elif state is not None and state["ranks"] == self._order.ranks and rank in state["rng"]:
             rng.restore(state["rng"][rank])
-        elif state is not None or rank:  # a first rank 0 goes on with what the script has seeded
+        elif state is not None or rank:  # without a checkpoint rank 0 keeps the seed of the script
             rng.begin(seed, rank, samples)
 
     def _damaged(self, name: str, reason: str) -> None:

@@ -1,13 +1,13 @@
-"""A GPU that several jobs share in turns, as one of their processes has it.
+"""One process's turns on a GPU that several jobs share.
 
 A turn is for the tasks of a round on this GPU: from the first batch of an update to the end of the backward
-pass of its last one. Then the turn is given back, and the exchange of gradients, the optimizer's step and
-whatever the script does until its next batch happen while another job computes. The processes stay, with
-their contexts and their models on the GPU.
+pass of its last batch. Then the process gives the turn back. Another job computes while this one exchanges
+gradients, makes the optimizer's step and does whatever else the script does until its next batch. All
+processes stay alive, with their contexts and models on the GPU.
 
-The exchange is made here in place of DistributedDataParallel's, which would have the GPU wait for the other
-ranks within the forward and the backward pass: two jobs, each with its turn on one of the same two GPUs,
-would wait for each other. Its result is the same: the mean over ranks, and the buffers of rank 0.
+The exchange is made here instead of by DistributedDataParallel, whose exchange makes the GPU wait for the
+other ranks during the forward and the backward pass: two jobs on the same two GPUs, each with the turn on one
+of them, would wait for each other forever. The result is the same: the mean over ranks, and rank 0's buffers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from hopjob.process import Process
 POLL_S = 0.1
 """seconds between two checks for an order to stop, while this process waits for its turn"""
 PATIENCE_S = 5.0
-"""how long an order to stop lets a rank wait for its turn; the agent gives it before all others"""
+"""seconds that a rank waits for its turn after an order to stop; the agent gives it the next turn"""
 OTHERS_S = 5.0
-"""what the other ranks wait beyond that: rank 0 saves"""
+"""further seconds that the ranks other than 0 wait, in which rank 0 saves"""
 
 
 SYNCED = "where jobs take turns on a GPU no layer may talk to other ranks, as SyncBatchNorm does: "
 
 
 class Turns:
-    """`broadcast`: all ranks take over the buffers of rank 0, once an update."""
+    """`broadcast`: whether all ranks take over the buffers of rank 0 at each update."""
 
     def __init__(self, process: Process, device: torch.device, *, broadcast: bool = True) -> None:
         self._process, self._device, self._broadcast = process, device, broadcast
@@ -41,7 +41,7 @@ class Turns:
         self.has_turn = False
 
     def take(self, stop: Callable[[], None]) -> None:
-        """Wait for the turn. `stop`: saves and ends, where rank 0 is ordered to and no turn comes."""
+        """Wait for the turn. `stop` is called if an order to stop came and no turn; rank 0 saves in it."""
         self._round += 1
         self._connection.request_turn(self._round, self._memory())
         while not self._connection.wait_for_turn(POLL_S):
@@ -54,14 +54,14 @@ class Turns:
         self.has_turn = True
 
     def give_back(self) -> None:
-        """Give the turn back, once all that was begun on the GPU is finished."""
+        """Give the turn back, once the GPU has finished all queued work."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         self.has_turn = False
         self._connection.give_back()
 
     def check(self, model: torch.nn.Module) -> None:
-        """Raises RuntimeError: the model would have the GPU wait for other ranks."""
+        """Raises RuntimeError for a model with layers that make the GPU wait for other ranks."""
         if self._process.order.ranks == 1:
             return
         kind = torch.nn.SyncBatchNorm
@@ -70,12 +70,15 @@ class Turns:
             raise RuntimeError(SYNCED + ", ".join(synced))
 
     def disable_ddp_sync(self, model: torch.nn.Module) -> None:
-        """DistributedDataParallel is not to talk to other ranks, not even in its first forward pass."""
+        """Keep DistributedDataParallel from exchanging anything, also in its first forward pass."""
         if self._process.order.ranks > 1:
             model.require_forward_param_sync = model.require_backward_grad_sync = False
 
     def exchange(self, parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor] = ()) -> None:
-        """The mean of all ranks' gradients, and rank 0's buffers. A gradient that no rank has stays away."""
+        """Set gradients to their mean over the ranks, and buffers to rank 0's.
+
+        A gradient that no rank has stays None.
+        """
         if self._process.order.ranks == 1:
             return
         if self._broadcast:
@@ -100,9 +103,9 @@ def _by_dtype(tensors: Iterable[torch.Tensor]) -> dict[torch.dtype, list[torch.T
 
 
 def _broadcast_buffers(buffers: Sequence[torch.Tensor]) -> None:
-    """Take over the buffers of rank 0, all of one type."""
+    """Take over the buffers of rank 0; `buffers`: all of one type."""
     flat = torch.cat([one.reshape(-1) for one in buffers])
-    if flat.dtype is torch.bool:  # gloo knows none
+    if flat.dtype is torch.bool:  # gloo does not support it
         flat = flat.to(torch.uint8)
     dist.broadcast(flat, 0)
     with torch.no_grad():
@@ -111,7 +114,7 @@ def _broadcast_buffers(buffers: Sequence[torch.Tensor]) -> None:
 
 
 def _exchange(parameters: Sequence[torch.Tensor], ranks: int) -> None:
-    """Exchange the gradients of parameters of one type."""
+    """Average the gradients over the ranks; `parameters`: all of one type."""
     there = parameters[0].new_tensor([float(one.grad is not None) for one in parameters])
     parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     flat = torch.cat([*(part.reshape(-1) for part in parts), there])

@@ -1,1 +1,1 @@
-"""The agent as a rank sees it: its order, the connection to it, the rendezvous of ranks, last messages."""
+"""A rank's dealings with its agent: order, connection, rendezvous of the ranks, last message."""

@@ -1,7 +1,7 @@
-"""The connection to the agent: JSON over its Unix socket, one object with one key a line, both ways.
+"""The connection to the agent over its Unix socket: lines of JSON both ways, each an object with one key.
 
-An agent that is away does not concern the training. It is connected again in the background, and the process
-announces itself again: so an agent that was restarted adopts it.
+Training goes on while the agent is away. The process connects again in the background and announces itself
+again, so a restarted agent adopts it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from collections.abc import Callable
 RETRY_S = 0.2
 """seconds between two attempts to reach an agent that is away"""
 ACCEPTED_S = 15
-"""seconds after which an open connection was not refused; an agent may send nothing for hours"""
+"""seconds after which an open connection counts as accepted; an agent may send nothing for hours"""
 SEND_S = 2
 """longest time for which an agent that does not read may hold up the training"""
 POLL_S = 0.02
-"""seconds between two checks for what was received"""
+"""seconds between two checks whether the agent has sent the meeting"""
 
 
 class Connection:
     def __init__(self, path: str, hello: Callable[[], dict[str, object]], *, orphan_s: float) -> None:
         """`path`: the agent's socket; empty: there is none. `hello`: the first message of every connection.
 
-        `orphan_s`: how long an agent may be away, or refuse. Then the job goes on elsewhere, and this process
-        has to end. A script that is not attached and does not obey is killed after as long again.
+        `orphan_s`: how long the agent may be away, or refuse the connection. After that the job goes on
+        elsewhere and this process has to end. If its script is not attached and has not ended after twice
+        this time, it is killed.
         """
         self._path = path
         self._hello = hello
@@ -56,7 +57,7 @@ class Connection:
             os.register_at_fork(after_in_child=self._close_in_child)
 
     def ask_to_stop(self) -> None:
-        """Note that the process should stop; only an assignment, since signal handlers call it."""
+        """Note that the process should stop. It only assigns a variable, since signal handlers call it."""
         if self.stop_asked is None:
             self.stop_asked = time.monotonic()
 
@@ -68,7 +69,7 @@ class Connection:
             self._write(message)
 
     def wait_for_meeting(self) -> bool:
-        """Wait for the agent to say where ranks meet: True; or False if the process is to stop."""
+        """Wait until the agent has sent the meeting (returns True) or has asked to stop (False)."""
         while self.meeting is None and self.stop_asked is None:
             time.sleep(POLL_S)
         return self.stop_asked is None
@@ -81,7 +82,7 @@ class Connection:
             self._write({"ready": self.turn_request})
 
     def wait_for_turn(self, seconds: float) -> bool:
-        """Wait for the turn: True once it is given."""
+        """Wait for the turn, at most `seconds`; returns whether it was given."""
         return self._granted.wait(seconds)
 
     def give_back(self) -> None:
@@ -138,7 +139,7 @@ class Connection:
         return received > 0 or time.monotonic() - begin > ACCEPTED_S
 
     def _end_without_agent(self, away_s: float) -> None:
-        """End the process by SIGTERM, as an agent does: a rigid script may save in its own way."""
+        """End the process by SIGTERM, as an agent would: a rigid script may save on this signal."""
         if away_s > self._orphan_s and self.stop_asked is None:
             os.kill(os.getpid(), signal.SIGTERM)
             self.ask_to_stop()
@@ -156,12 +157,12 @@ class Connection:
     def _take_turn(self, number: int) -> None:
         with self._lock:
             if self.turn_request is None or self.turn_request["round"] != number:
-                return  # of a round that is over
+                return  # the turn is of a round that is over
             self.turn_request, self.held = None, number
         self._granted.set()
 
     def _close_in_child(self) -> None:
-        """Drop the connection in a fork, such as a loader's worker: it belongs to the parent."""
+        """Called in a fork, such as a loader's worker: drop the connection, which belongs to the parent."""
         inherited, self._socket = self._socket, None
         self._lock = threading.Lock()
         if inherited is not None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from hopjob.agent.connection import Connection
 
 FAILED, LOST = 1, 75
-"""exit codes; 75 is the system's word for "try again" """
+"""exit codes; 75 is EX_TEMPFAIL of sysexits.h: try again"""
 REASON_LENGTH = 500
 LAUNCHER_FILES = (str(Path(__file__).parents[1]), "<frozen runpy>", str(runpy.__file__))
 NETWORK_WORDS = (
@@ -42,7 +42,7 @@ class Ending:
         """samples in the newest checkpoint, for a process that is stopped where it cannot save"""
 
     def report_and_exit(self, kind: str, value: dict[str, object], code: int = 0) -> NoReturn:
-        """Send the last message and exit at once: with torch an orderly end takes seconds."""
+        """Send the last message and exit at once, since an orderly exit of torch takes seconds."""
         self.report(kind, value)
         self.exit(code)
 
@@ -53,10 +53,10 @@ class Ending:
     def exit(self, code: int) -> NoReturn:
         for stream in (sys.stdout, sys.stderr, sys.__stderr__):
             with contextlib.suppress(Exception):
-                stream.flush()  # type: ignore[union-attr] # None where there is none
+                stream.flush()  # type: ignore[union-attr] # a closed stream is None
         multiprocessing = sys.modules.get("multiprocessing")
         for child in multiprocessing.active_children() if multiprocessing is not None else ():
-            child.kill()  # loaders' workers would notice in seconds
+            child.kill()  # loaders' workers would take seconds to notice
         os._exit(code)
 
     def stopped(self) -> NoReturn:
@@ -80,13 +80,13 @@ class Ending:
         reason = "".join(traceback.format_exception_only(type(error), error)).strip()[:REASON_LENGTH]
         if self._ranks == 1 or not is_network_error(error):
             self.report_and_exit("failed", {"reason": reason}, FAILED)
-        if self._connection.stop_asked is not None:  # its peers were faster
+        if self._connection.stop_asked is not None:  # its peers have ended before it, as ordered
             self.stopped()
         self.report_and_exit("lost", {"reason": reason}, LOST)
 
     def _save(self, message: dict[str, object]) -> None:
         if self._path:
-            with contextlib.suppress(OSError):  # a full disk: the message is sent all the same
+            with contextlib.suppress(OSError):  # on a full disk the message is only sent
                 part = Path(self._path + ".part")
                 part.write_text(json.dumps(message), "utf-8")
                 part.replace(self._path)

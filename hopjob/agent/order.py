@@ -1,4 +1,4 @@
-"""The agent's order for this process, from its environment. Outside hopyard: all defaults."""
+"""The agent's order to this process, in environment variables. Outside hopyard all fields have defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Order:
     rank: int = 0
     ranks: int = 1
-    """of the whole job"""
+    """number of ranks that train together: those of the gang, or of this copy of the job"""
     local_rank: int = 0
     socket: str = ""
     """the agent's socket; empty: the script runs by itself"""
@@ -21,29 +21,29 @@ class Order:
     """file for the last message, in case the agent is away"""
     placement: str = ""
     address: str = ""
-    """host or IP at which other nodes reach this one"""
+    """host name or IP at which other nodes reach this node"""
     checkpoints: str = ""
     """folder of the checkpoints; empty: none are written"""
     interval_s: float = 600.0
     samples: float | None = None
-    """of the whole job"""
+    """samples of the whole job; None: the script decides"""
     until: float | None = None
-    """of a copy, which trains alone: samples of the job at which its share is done"""
+    """for a copy: the job's number of samples at which this copy's share is done; None: it is no copy"""
     node: str = ""
     merge: str = "weighted"
     """how weights of copies are averaged: by samples done, or `plain`, all alike"""
     batch_size: int | None = None
     """samples per GPU and update"""
     shares: tuple[int, ...] = ()
-    """samples of an update by rank, if they differ; empty: a batch each"""
+    """samples of an update by rank, if they differ; empty: every rank takes a batch"""
     tasks: tuple[int, ...] = ()
-    """batches of an update by rank, one after another; empty: one each"""
+    """batches of an update by rank, computed one after another; empty: one for every rank"""
     turns: bool = False
-    """other jobs use this GPU too, in turns that the agent gives"""
+    """whether other jobs use this GPU too; the agent then gives the turns"""
     learning_rate: float | None = None
     """learning rate for this number of GPUs; None: the script's own"""
     profile: int | None = None
-    """iterations of a measurement; None: this is training"""
+    """iterations to measure; None: the process trains"""
 
     @property
     def copy(self) -> bool:
@@ -51,7 +51,7 @@ class Order:
 
     @property
     def goal(self) -> float | None:
-        """The number of samples of the job at which this process is done."""
+        """The job's number of samples at which this process is done; None: the script decides."""
         return self.samples if self.until is None else self.until
 
     @property

@@ -17,7 +17,7 @@ LOCALHOST = "127.0.0.1"
 
 
 class Rendezvous:
-    """One process's part in it: it is up, waits for the address, and joins. Without an agent: torch's own."""
+    """One rank's part: report that it is up, wait for the address, join. Without an agent torch does this."""
 
     def __init__(self, order: Order, connection: Connection) -> None:
         self._order, self._connection = order, connection
@@ -42,7 +42,7 @@ class Rendezvous:
         return True
 
     def join(self, backend: str, timeout: timedelta) -> None:
-        """Connect to the other ranks. Raises torch's errors of distributed runs if that fails."""
+        """Connect to the other ranks. Raises torch's errors if that fails."""
         if dist.is_initialized():
             return
         where = {"store": self.store} if self.store is not None else {}
@@ -50,13 +50,13 @@ class Rendezvous:
         dist.init_process_group(backend, timeout=timeout, **where, **size)
 
     def _set_environment(self) -> None:
-        """Set torch's environment variables for the rendezvous; port 0: any, for a rank that is alone."""
+        """Set torch's environment variables for the rendezvous. A rank that is alone gets 0: any port."""
         host, port = LOCALHOST, 0
         if self._order.ranks > 1 and self._connection.meeting is not None:
             host, port = self._connection.meeting
             os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-            os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"  # torch 1.13 asks
-            os.environ["TORCHELASTIC_RUN_ID"] = self._order.placement  # trainers ask who started the ranks
+            os.environ["TORCHELASTIC_RESTART_COUNT"] = "0"  # torch 1.13 reads it
+            os.environ["TORCHELASTIC_RUN_ID"] = self._order.placement  # trainers look for it
             if self.store is None:
                 self.store = dist.TCPStore(host, port, self._order.ranks, False, timeout=JOIN_TIMEOUT)
         os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (

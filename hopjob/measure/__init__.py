@@ -1,1 +1,1 @@
-"""Measures what iterations are made of: in a profile run, between two synchronisations, in a rigid script."""
+"""Measures the parts of iterations: in profile runs, in elastic training, and in rigid scripts."""

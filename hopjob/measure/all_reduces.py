@@ -1,6 +1,6 @@
-"""`python -m hopjob.measure.all_reduces SIZES REPEATS`: seconds of all-reduces among the ranks that meet.
+"""`python -m hopjob.measure.all_reduces SIZES REPEATS`: times all-reduces among the ranks that meet.
 
-SIZES: bytes, as a JSON array. Rank 0 writes the seconds as its last line, a JSON array for each size.
+SIZES is a JSON array of bytes. Rank 0's last line is a JSON array with an array of seconds for each size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 BYTES = 4
-"""of a number in a gradient"""
+"""bytes of one number of a gradient"""
 JOIN = timedelta(seconds=60)
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if cuda else "gloo", timeout=JOIN)
     gradients = torch.ones(max(int(max(sizes)) // BYTES, 1), device=device)
-    _seconds(gradients[:1])  # connections are made by the first
+    _seconds(gradients[:1])  # not counted: the first all-reduce makes the connections
     seconds = [[_seconds(gradients[: int(size) // BYTES]) for _ in range(repeats)] for size in sizes]
     if dist.get_rank() == 0:
         sys.stdout.write(json.dumps(seconds) + "\n")

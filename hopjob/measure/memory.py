@@ -1,4 +1,4 @@
-"""How much memory this process takes on its device."""
+"""How much of its device's memory is in use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KIB = 1024
 
 
 def memory_share() -> float:
-    """Share of the GPU's memory in use, with torch's cache; without a GPU, the machine's peak share."""
+    """Share of the GPU's memory in use, torch's cache included; without a GPU, peak share of main memory."""
     if torch.cuda.is_initialized():
         free, whole = torch.cuda.mem_get_info()
         return 1.0 - free / whole

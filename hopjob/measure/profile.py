@@ -13,21 +13,21 @@ from hopjob.measure.timing import WARM, Watch, measured
 
 AT_LEAST = 3
 DIVIDES = "HOPJOB_DIVIDES"
-"""variable in a job's environment: its script without `attach` divides batches by `HOPJOB_SHARES`"""
+"""environment variable with which a job says that its script, without `attach`, obeys `HOPJOB_SHARES`"""
 ANY_MODE: tuple[str, ...] = ()
 """modes in which a script with `attach` trains"""
 PLAIN_SCRIPT = ("lockstep",)
 DIVIDING_SCRIPT = ("lockstep", "proportional")
 TRAINER = ("forked", "lockstep")
 SYNCED_LAYERS = ("forked", "lockstep", "proportional")
-"""modes for a model whose layers talk to other ranks in every forward pass: all ranks have as many"""
+"""modes for a model with layers that exchange data in every forward pass: ranks need equally many passes"""
 
 
 class Profile:
     def __init__(self, iterations: int, connection: Connection, ending: Ending) -> None:
         self._iterations, self._connection, self._ending = iterations, connection, ending
         self.divides = bool(os.environ.get(DIVIDES))
-        """modes in which ranks may have different parts of a batch, for which memory has to be measured"""
+        """whether ranks may have unlike shares of a batch: then the share of memory has to be measured"""
         self.modes: tuple[str, ...] = DIVIDING_SCRIPT if self.divides else PLAIN_SCRIPT
         """modes in which the script can train on several GPUs; empty: any"""
         self.watch = Watch(self._iteration_ended)

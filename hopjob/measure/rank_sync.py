@@ -1,8 +1,9 @@
-"""Synchronises all ranks twice a second, at a step that all agree on: whether to stop or save, who waited.
+"""Synchronises all ranks about twice a second, after the same step, to agree on stops and saves.
 
-Between two synchronisations a step costs a comparison. In one, each rank gives a row of 36 numbers, in a
-process group of its own, over the CPU: whether it was asked to stop, whether a checkpoint is due, the seconds
-since the last one, and of at most 16 iterations how long it waited for data and for the others' gradients.
+Between two synchronisations a step costs one comparison. In a synchronisation each rank sends a row of 36
+numbers over the CPU, in a separate process group: whether it was asked to stop, whether a checkpoint is due,
+the seconds since the last synchronisation, and for at most 16 iterations how long it waited for data and for
+the gradients of the others.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import torch.distributed as dist
 
 SYNC_EVERY_S = 0.5
 PROBES = 16
-"""iterations that are looked at between two synchronisations"""
+"""largest number of iterations that are recorded between two synchronisations"""
 GROWTH = 4
-"""an interval may have so many times the steps of the last one at most: iterations may slow down"""
+"""largest growth of an interval, in steps, from one to the next: iterations may become slower again"""
 HEAD = 4
 
 
@@ -28,26 +29,26 @@ class Probe:
     data_s: float
     """T_d"""
     unhidden_s: float
-    """exchange after its own last gradient, seconds: what backward does not hide, and waiting for others"""
+    """seconds of the exchange after this rank's last gradient: what backward does not hide, and waiting"""
 
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What the ranks agreed on, the same on every rank; lists have a list a rank."""
+    """What the ranks agreed on, the same on every rank. Outer lists are by rank, inner ones by iteration."""
 
     stop: bool
     save: bool
     seconds: float
     data_s: list[list[float]]
     wait_s: list[list[float]]
-    """T_w: how much longer each rank's exchange took than that of the rank that waited least"""
+    """T_w: by how much each rank's exchange was longer than the shortest of the iteration"""
     unhidden_s: float
-    """mean exchange of the rank that waited least"""
+    """mean over the iterations of the shortest exchange"""
 
 
 class RankSync:
     def __init__(self, ranks: int, group: object) -> None:
-        """`group`: of all ranks, on the CPU; None for one rank."""
+        """`group`: process group of all ranks on the CPU; None if there is only one rank."""
         self._ranks, self._group = ranks, group
         self.every = self.probe_every = 1
         self._steps = 0
@@ -55,13 +56,13 @@ class RankSync:
         self._since = time.perf_counter()
 
     def restart(self) -> None:
-        """Begin a new interval: time since the last one, as for a save, does not count as training."""
+        """Begin a new interval. Time since the last one, such as a save's, does not count as training."""
         self._since = time.perf_counter()
         self._probes = []
         self._steps = 0
 
     def step(self) -> bool:
-        """Count an iteration; whether the ranks synchronise now."""
+        """Count an iteration; returns whether the ranks synchronise now."""
         self._steps += 1
         return self._steps >= self.every
 
@@ -96,7 +97,7 @@ class RankSync:
 
 
 def read(table: torch.Tensor, probes: int) -> SyncResult:
-    """`table`: ranks × numbers. Seconds and whether to save are rank 0's, so that all ranks agree on them."""
+    """The result of a table with a row for each rank. Rank 0 decides whether to save, and the seconds."""
     data = table[:, HEAD : HEAD + probes]
     unhidden = table[:, HEAD + PROBES : HEAD + PROBES + probes]
     least = unhidden.min(0).values if probes else unhidden.sum(0)

@@ -1,8 +1,7 @@
 """Watches a rigid script while it trains: its progress, and how long it waits for data and for its peers.
 
-Nothing here makes the ranks wait for one another: a script may do as it likes between two exchanges of its
-own. Each rank puts what it measured into the store, by DDP's count of iterations, and a thread of rank 0
-compares.
+Nothing here makes the ranks wait for one another, since the script decides what it does between exchanges.
+Each rank puts its times into the store, by DDP's count of iterations, and a thread of rank 0 compares them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Rigid:
         self._model: Any = None
         self._data_s = self._before_s = 0.0
         self._last = self._reported = (0, 0.0)
-        """updates made, and the time of the newest"""
+        """(number of updates, time of the newest): now, and at the last report"""
         self._probe_every = 1
         self._probes: deque[tuple[int, float, float]] = deque(maxlen=PROBES)
 
@@ -53,7 +52,7 @@ class Rigid:
 
     @property
     def _batch(self) -> int:
-        """Samples of all ranks in one update, from the job file."""
+        """Samples of all ranks in one update, by the batch size of the job file."""
         return (self._order.batch_size or 0) * self._order.ranks
 
     def _around_loaders(self) -> None:
@@ -62,7 +61,7 @@ class Rigid:
         def watched(iterator: object) -> object:
             begin = time.perf_counter()
             batch = fetch(iterator)
-            if torch.is_grad_enabled():  # else an evaluation
+            if torch.is_grad_enabled():  # not in an evaluation
                 self._data_s += time.perf_counter() - begin
             return batch
 
@@ -94,7 +93,7 @@ class Rigid:
         self._probes.append((times.get("iteration", updates), self._before_s, max(0, unhidden) / 1e9))
 
     def _time_exchanges(self) -> None:
-        on_a_gpu = next(self._model.parameters()).is_cuda  # there a timer is an event to wait for
+        on_a_gpu = next(self._model.parameters()).is_cuda  # where reading a timer waits for the GPU
         rate = self._probe_every if on_a_gpu else 1
         self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
 
@@ -125,7 +124,7 @@ class Rigid:
             }
             self._connection.send(observed={**done, **seen})
         per_probe = -(-iterations * SYNC_EVERY_S // max(seconds, 1e-6) // PROBES)
-        every = 1 << max(0, int(per_probe) - 1).bit_length()  # powers of two: ranks have some in common
+        every = 1 << max(0, int(per_probe) - 1).bit_length()  # powers of two: so ranks have some in common
         if every != self._probe_every:
             self._probe_every = every
             if self._model is not None:

@@ -1,11 +1,11 @@
-"""What an iteration is made of, measured from outside a script: T_d, T_f, T_b, T_u.
+"""Measures the parts of an iteration from outside the script: T_d, T_f, T_b, T_u.
 
-An iteration lasts from one update of the model to the next, through as many batches as it accumulates.
-Waiting for the loader is data; from there to `backward` is forward; `backward` is backward; all that is left,
-the optimizer's step and what the script does around it, is update, so the parts add up to the iteration. A
-loader used while no gradients are recorded is an evaluation, and taken out of the iteration.
+An iteration lasts from one update of the model to the next, however many batches the update has. T_d is the
+wait for the loader, T_f the time from then to `backward`, T_b the time in `backward`. T_u is the rest: the
+optimizer's step and what the script does around it. So the parts add up to the iteration. If a loader is used
+while no gradients are recorded, this is an evaluation, whose time does not count.
 
-On a GPU the marks are events on its stream, read when the measurement is over: nothing waits for them.
+On a GPU the marks are events on its stream, read when the measurement is over, so they delay nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ImportError:  # torch 1.13 has no hooks
     register_optimizer_step_post_hook = None
 
 WARM = 5
-"""iterations before a measurement: memory is allocated, kernels are chosen"""
+"""iterations before a measurement, in which memory is allocated and kernels are chosen"""
 
 REPORTED = ("data", "forward", "backward", "update", "iteration")
 
@@ -49,7 +49,8 @@ def seconds(begin: Mark, end: Mark) -> float:
 class Watch:
     """Marks the parts of iterations as the script goes through them.
 
-    The first optimizer to make a step says where iterations end; others, as of a second network, do not.
+    An iteration ends with a step of the optimizer that was first to make one. Steps of other optimizers, such
+    as that of a second network, end none.
     """
 
     def __init__(self, ended: Callable[[Watch], None]) -> None:
@@ -63,7 +64,7 @@ class Watch:
         self._depth = 0
 
     def install(self) -> None:
-        """For good: the process ends with its measurement."""
+        """Replace functions of torch, permanently: the process ends with its measurement."""
         self._around_loaders()
         self._around_backward()
         after_steps(self._stepped)
@@ -88,7 +89,7 @@ class Watch:
         backward = torch.autograd.backward
 
         def watched(*args: object, **options: object) -> None:
-            if self._depth:  # recomputation of checkpointed layers
+            if self._depth:  # a pass within another one: checkpointed layers are recomputed
                 backward(*args, **options)
                 return
             begin = mark()
@@ -127,7 +128,7 @@ def _row() -> dict[str, list[tuple[Mark, Mark]]]:
 
 
 def measured(rows: list[dict[str, list[tuple[Mark, Mark]]]]) -> dict[str, list[float]]:
-    """Seconds of each part, by iteration, in the words of the agent's protocol."""
+    """Seconds of each part, by iteration, under the names of the agent's protocol."""
     sums = [{part: sum(seconds(*span) for span in spans) for part, spans in row.items()} for row in rows]
     for row in sums:
         row["iteration"] -= row["evaluation"]
@@ -136,7 +137,7 @@ def measured(rows: list[dict[str, list[tuple[Mark, Mark]]]]) -> dict[str, list[f
 
 
 def after_steps(call: Callable[[torch.optim.Optimizer], None]) -> None:
-    """Call a function after every step of every optimizer, present or future."""
+    """Call a function after every step of every optimizer, also of those that are made later."""
     if register_optimizer_step_post_hook is not None:
         register_optimizer_step_post_hook(lambda optimizer, _args, _options: call(optimizer))
         return

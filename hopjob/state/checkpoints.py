@@ -1,8 +1,8 @@
-"""Checkpoints: a file is whole or is not there; the newest two are kept; a damaged one is set aside.
+"""Checkpoints: files are written atomically; the newest two are kept; a damaged one is set aside.
 
-A file is named for the samples it holds and the CRC-32 of its bytes, `000000000012800-1c291ca3.pt`. It holds
-tensors and plain types alone, so that `torch.load(..., weights_only=True)` reads it: whoever can write to the
-folder must not thereby run code here. Files with other names are somebody else's and stay as they are.
+A file is named after the samples done and the CRC-32 of its bytes, as `000000000012800-1c291ca3.pt`. It holds
+only tensors and plain types, so `torch.load(..., weights_only=True)` reads it: an account that can write to
+the folder cannot make a job run code. Files with other names are left alone.
 """
 
 from __future__ import annotations
@@ -39,15 +39,19 @@ class Damaged(ValueError):
 
 class Folder:
     def __init__(self, path: str, owner: str = "", *, writer: str = "", root: Path | None = None) -> None:
-        """`writer`: one of several that write here for one owner. `root`: the folder that names the owner."""
+        """`owner`: the placement that writes here. `writer`: the name of one of its several writers.
+
+        `root`: the folder in which a file names the owner.
+        """
         self.path, self.owner = Path(path), owner
         self._root = root or self.path
         self._part = f"-{zlib.crc32(writer.encode()):08x}{PART}" if writer else PART
 
     def claim(self) -> None:
-        """Rank 0, at its start: from here on no older placement may write, and what was half written goes.
+        """Claim the folder for this owner, so that earlier placements no longer write there.
 
-        Of several writers each removes what it has half written itself.
+        Rank 0 calls it at its start. Unfinished files are removed; if there are several writers, each removes
+        its own.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         for path in self.path.iterdir():
@@ -80,8 +84,8 @@ class Folder:
     def newest(self, on_damaged: Callable[[str, str], None]) -> tuple[str, State] | None:
         """Name and state of the newest whole checkpoint.
 
-        `on_damaged` is called with the name of each one passed over, and the reason. Raises what `load`
-        raises of a file that is as it was written: that is no reason to begin from scratch.
+        `on_damaged` is called with the name and the reason for each damaged one. Other errors of `load` are
+        raised: a checkpoint that is intact but cannot be read is no reason to begin from scratch.
         """
         for name in self.names():
             state = self._load_whole(name, on_damaged)
@@ -95,7 +99,7 @@ class Folder:
         except Damaged as error:
             on_damaged(name, str(error))
         except FileNotFoundError:
-            """rank 0 has set it aside already"""
+            pass  # rank 0 has set it aside already
         return None
 
     def load(self, name: str) -> State:
@@ -140,9 +144,9 @@ class Folder:
 
 
 class _ChecksummedFile:
-    """A file that knows the CRC-32 of what was written to it, and keeps an error for later.
+    """A file that computes the CRC-32 of what is written, and raises an error of a write only in `finish`.
 
-    torch's writer ends the whole process (1.13) when a write fails in its midst.
+    If a write raises an error, the writer of torch 1.13 ends the whole process.
     """
 
     def __init__(self, file: BinaryIO) -> None:

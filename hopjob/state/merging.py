@@ -1,14 +1,16 @@
 """Merges the copies of a job, each of which trained alone on a node from the same checkpoint.
 
-A copy writes its checkpoints into a folder of its own below the job's, `copies/PLACEMENT/NODE/BEGAN/`; BEGAN
-are the samples of the checkpoint that it began with. Whoever starts next looks for the placement whose copies
-have done most, and where that is more than the newest checkpoint of the job holds, writes the merged one:
+A copy writes its checkpoints into its own folder below the job's, `copies/PLACEMENT/NODE/BEGAN/`; BEGAN is
+the number of samples in the checkpoint that the copy began with. The next rank 0 that starts looks for the
+placement whose copies have done most. If they have done more than the job's newest checkpoint holds, this
+rank writes the merged checkpoint:
 
     samples = min BEGAN + Σ s_i      θ = Σ s_i θ_i / Σ s_i      s_i: samples that copy i did since it began
 
-(HadarE; plain: θ = Σ θ_i / n). What is merged follows from files alone. So a merge that was cut short, or
-made twice at the same time, is made again and comes to the same; a damaged file costs what its copy did
-since the one before. Optimizers are not averaged: each copy goes on with its own, a new one with the first's.
+(HadarE; plain: θ = Σ θ_i / n). The result depends on these files only. So a merge that was cut short, or that
+two processes make at the same time, can be made again with the same result. A damaged file costs the work of
+its copy since the checkpoint before. Optimizers are not averaged: each copy goes on with its own optimizer,
+and a new copy with that of the first.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ COPIES = "copies"
 FINISHER = "finisher"
 BEGINNER = "beginner"
 OnDamaged = Callable[[str, str], None]
-"""is called with a damaged file's name and the reason"""
+"""called with the name of a damaged file and the reason"""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Copy:
 
     @property
     def samples(self) -> int:
-        """The samples in its newest checkpoint, by its name."""
+        """The samples in its newest checkpoint, by the file's name."""
         names = self.folder.names()
         return samples_of(names[0]) if names else self.began
 
@@ -59,7 +61,7 @@ class Round:
 
 
 def total(counts: list[tuple[int, int]]) -> int:
-    """Samples of the job, of copies that went from the first to the second number; at least one."""
+    """Samples of the job. `counts`: of each copy the samples that it began with and those that it has now."""
     return min(began for began, _ in counts) + sum(done - began for began, done in counts)
 
 
@@ -163,7 +165,7 @@ class _Mean:
     def state(self) -> State:
         if not self._weight:
             return self._first
-        model = copying.copy(self._first)  # with what torch has noted beside its tensors
+        model = copying.copy(self._first)  # keeps the metadata that torch has beside the tensors
         for name, one in self._sums.items():
             model[name] = (one / self._weight).to(self._first[name].dtype)
         return model
@@ -180,7 +182,10 @@ def is_first(folder: Path, name: str) -> bool:
 
 
 def prune(root: Folder, *, but: str) -> None:
-    """Remove the copies of other placements that the job's newest checkpoint holds. Raises OSError."""
+    """Remove the copies of placements other than `but` whose work the job's newest checkpoint holds.
+
+    Raises OSError.
+    """
     names = root.names()
     for path in _folders(root.path / COPIES):
         one = _round(path)

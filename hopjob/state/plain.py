@@ -1,6 +1,6 @@
-"""What a checkpoint may hold: tensors and plain types, which torch reads without running anything.
+"""What a checkpoint may hold: tensors and plain types, which torch reads without running code.
 
-torch 1.13 reads no floating-point numbers that way, of all things: there they are written as texts, exactly.
+In this way torch 1.13 cannot read floating-point numbers, so there they are written as text, exactly.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ READS_FLOATS = int(torch.__version__.partition(".")[0]) > 1
 
 
 def plain(value: object, where: str) -> object:
-    """The value in plain types, and no kinds of them: torch reads none. Raises TypeError, which says where.
+    """The value in plain types. Raises TypeError, which names the place (`where`) of any other type.
 
-    Numbers of numpy become Python's; its floats are a kind of those, and a schedule that uses numpy has them.
+    Subclasses of plain types are converted too, since torch does not read them: numpy's float64, which a
+    schedule that computes with numpy holds, is a subclass of float.
     """
     if value is None or isinstance(value, torch.Tensor):
         return value
@@ -52,7 +53,7 @@ def _from_text(value: object) -> object:
 
 
 def _mapped(value: Any, change: Callable[[object], object]) -> Any:  # noqa: ANN401 - any plain value
-    """Containers that hold tensors alone stay as they are, with what torch has noted beside them."""
+    """`change` applied within containers. A dict of tensors alone stays as it is, with torch's metadata."""
     changed = change(value)
     if changed is not value:
         return changed

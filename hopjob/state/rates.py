@@ -1,8 +1,8 @@
-"""The learning rate that the order names, whatever a schedule has made of the script's own so far.
+"""Sets the learning rate of the order, at any point of the script's schedule.
 
-It is applied as a factor to every rate of the optimizer and of its schedulers, so groups keep their ratios
-and schedules their shape. torch's SGD keeps the rate out of its momentum, which therefore needs no
-correction. A rate that grows does so over some updates.
+The rate is applied as a factor to every rate of the optimizer and of its schedulers, so groups keep their
+ratios and schedules their shape. The momentum of torch's SGD does not contain the rate, so it needs no
+correction. A higher rate is reached over several updates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OF_A_SCHEDULE = ("base_lrs", "max_lrs", "_last_lr")
 
 
 def base(optimizer: torch.optim.Optimizer) -> float:
-    """The rate that the script set, before its schedule: the first above 0, as a script may begin there."""
+    """The rate that the script set, without its schedule: the first that is not 0, since some begin at 0."""
     rates = (float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups)
     return next(filter(None, rates), 0.0)
 
@@ -33,13 +33,13 @@ def scale(optimizer: torch.optim.Optimizer, scheduler: object, factor: float) ->
 
 
 def _scaled(rate: object, factor: float) -> object:
-    if isinstance(rate, torch.Tensor):  # compiled optimizers read it where it is
+    if isinstance(rate, torch.Tensor):  # changed in place, where compiled optimizers read it
         return rate.mul_(factor)
     return rate * factor  # type: ignore[operator]
 
 
 def _schedules(scheduler: object) -> Iterator[object]:
-    """A schedule and those it is made of."""
+    """The schedule, and those of which it is composed."""
     if scheduler is not None:
         yield scheduler
         for part in getattr(scheduler, "_schedulers", ()):
@@ -47,10 +47,10 @@ def _schedules(scheduler: object) -> Iterator[object]:
 
 
 class Rate:
-    """Brings the rate from where it is to where it is wanted, at once when it falls."""
+    """Moves the rate from its present value to the wanted one: step by step upwards, at once downwards."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, scheduler: object, *, now: float) -> None:
-        """`now`: the base rate that optimizer and scheduler have."""
+        """`now`: the base rate that optimizer and scheduler have at present."""
         self._optimizer, self._scheduler = optimizer, scheduler
         self.now = now
         self._step, self._left = 1.0, 0
@@ -65,7 +65,7 @@ class Rate:
             self._apply(factor)
 
     def updated(self) -> None:
-        """After each update of the model."""
+        """Called after each update of the model."""
         if self._left:
             self._left -= 1
             self._apply(self._step)

@@ -1,7 +1,7 @@
 """Random numbers of a rank, across a restart.
 
-With the same number of ranks each goes on where it was: training is then equal bit by bit. With another
-number there is nothing to go on from, and each rank starts from the seed, its number and the samples done.
+With the same number of ranks each rank continues its sequence, so training is equal bit by bit. With another
+number each rank starts a new sequence, seeded by the job's seed, its rank and the samples done.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def begin(seed: int, rank: int, samples: int) -> None:
 
 
 def of_copy(seed: int, placement: str, node: str) -> int:
-    """A seed for what a copy draws by itself: unlike its peers', and unlike that of its last round."""
+    """The seed of a copy's random draws: it differs from copy to copy, and from placement to placement."""
     return mixed(seed, zlib.crc32(placement.encode()), zlib.crc32(node.encode()))
 
 

@@ -1,9 +1,10 @@
 """Which samples a rank gets: arithmetic on sample counts, never on batches.
 
-An epoch's order follows from seed and epoch alone. From any offset in it the samples left are dealt in steps
-of `batch` a rank in the mean, each rank its slice of the step, so any number of ranks goes on where others
-have ended: nothing twice, nothing left out but what does not fill a step of all ranks at the epoch's end.
-Where ranks compute several tasks of a step, one after another, a step has as many batches as there are tasks.
+The order of an epoch depends only on the seed and the epoch. From any offset in it, the remaining samples are
+divided into steps of on average `batch` samples per rank, and each step into a slice for each rank. So any
+number of ranks can go on where others have stopped: no sample comes twice, and only samples that do not fill
+an update at the end of the epoch are left out. If ranks compute several tasks of a step, one after another,
+the step has a batch for every task.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ class Share:
     rank: int
     ranks: int
     batch: int
-    """samples of a rank in one step, in the mean"""
+    """samples of one step, mean over the ranks, or of one task"""
     accumulate: int = 1
-    """steps to one update"""
+    """steps of one update"""
     weights: tuple[int, ...] = ()
-    """parts of a step by rank, in whose ratios it is divided; empty: a batch each"""
+    """numbers by rank in whose ratios a step is divided; empty: every rank takes a batch"""
     tasks: tuple[int, ...] = ()
-    """batches of one step by rank; empty: one each. Never together with weights"""
+    """batches of one step by rank; empty: one for every rank. Never together with weights"""
 
     @property
     def step(self) -> int:
@@ -53,12 +54,15 @@ class Share:
 
     @property
     def gradient_weight(self) -> float:
-        """What a batch's gradient counts, where those of all ranks are averaged: 1, if each rank has one."""
+        """The factor on a batch's gradient before ranks average theirs; 1 if every rank has one batch."""
         return self.slices[self.rank] / self.own * self.ranks / self.step
 
 
 def divided(whole: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """In proportion, by largest remainders, but at least 1 each; `whole` is at least as many."""
+    """`whole` in proportion to `weights`, by largest remainders, each part at least 1.
+
+    `whole` must be at least the number of weights.
+    """
     parts = _divided(whole, weights)
     return parts if min(parts) else tuple(1 + part for part in _divided(whole - len(weights), weights))
 
@@ -73,7 +77,7 @@ def _divided(whole: int, weights: Sequence[int]) -> tuple[int, ...]:
 
 
 def batches(order: Sequence[int], offset: int, share: Share) -> Iterator[list[int]]:
-    """What is left of an epoch from `offset` on, batch by batch, for one rank."""
+    """One rank's batches of what is left of the epoch from `offset` on."""
     update = share.step * share.accumulate
     end = offset + (len(order) - offset) // update * update
     slices = share.slices
@@ -85,10 +89,10 @@ def batches(order: Sequence[int], offset: int, share: Share) -> Iterator[list[in
 
 
 class Progress:
-    """Samples done by all ranks together; what an epoch leaves out counts as done.
+    """Samples done by all ranks together; samples that an epoch leaves out count as done.
 
-    `given`: handed to the script. `trained`: those that an update of the model has used; a checkpoint
-    counts these, so samples whose gradients were lost are given again.
+    `given`: samples handed to the script. `trained`: samples that an update of the model has used. A
+    checkpoint stores `trained`, so samples whose gradients were lost are given again.
     """
 
     def __init__(self) -> None:
@@ -115,5 +119,5 @@ class Progress:
             self.trained = self.given
 
     def place(self, size: int) -> tuple[int, int]:
-        """Epoch, and offset in it."""
+        """(epoch, offset in the epoch) of the next sample."""
         return divmod(self.given, size)
