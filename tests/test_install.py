@@ -48,7 +48,7 @@ def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_is_the_wheel_and_no_tools(folder: Path) -> None:
+def test_the_wheel_is_installed_without_development_tools(folder: Path) -> None:
     """Else what follows would say nothing."""
     found = ran(folder, "python", "-c", "import hopyard; print(hopyard.__path__[0])").stdout
     assert found.startswith(str(folder))

@@ -111,7 +111,9 @@ def test_without_the_token_nothing_is_shown_and_a_wrong_one_is_refused(
 # ---- what it shows
 
 
-def test_it_follows_the_jobs_from_their_submission_to_their_end(cluster: RunningStack, page: Chrome) -> None:
+def test_the_page_follows_jobs_from_their_submission_to_their_end(
+    cluster: RunningStack, page: Chrome
+) -> None:
     with cluster.drained():
         began = time.monotonic()
         name = cluster.submit("seen", samples=1e9)
@@ -195,7 +197,9 @@ def test_hostile_text_stays_text(cluster: RunningStack, page: Chrome) -> None:
 # ---- the link
 
 
-def test_it_connects_again_by_itself_after_admission_was_killed(cluster: RunningStack, page: Chrome) -> None:
+def test_the_page_connects_again_by_itself_after_admission_was_killed(
+    cluster: RunningStack, page: Chrome
+) -> None:
     js(page, WATCH_LINK)
     cluster.kill("admission")
     until(page, lambda: "wait" in js(page, "return window.states"), "the page sees that the link is gone")
@@ -205,7 +209,7 @@ def test_it_connects_again_by_itself_after_admission_was_killed(cluster: Running
         until(page, lambda: name in jobs_listed(page), "a job after")
 
 
-def test_it_works_behind_a_proxy_with_a_prefix(cluster: RunningStack, chrome: Chrome) -> None:
+def test_the_page_works_behind_a_proxy_with_a_prefix(cluster: RunningStack, chrome: Chrome) -> None:
     with proxy(cluster.port, "/gpus/here/") as url:
         open_with_token(chrome, url, cluster.token)
         with cluster.drained():
@@ -245,7 +249,9 @@ def test_the_timeline_is_walked_and_opened_by_keys(page: Chrome) -> None:
 
 @pytest.mark.parametrize("width", [1280, 768, 420, 320])
 @pytest.mark.parametrize("preferred", ["light", "dark"])
-def test_it_can_be_read_in_every_size_and_scheme(page: Chrome, width: int, preferred: str) -> None:
+def test_the_page_can_be_read_in_every_size_and_colour_scheme(
+    page: Chrome, width: int, preferred: str
+) -> None:
     size(page, width, 900)
     scheme(page, preferred)
     js(page, "document.getElementById('nodes-fold').open = true")

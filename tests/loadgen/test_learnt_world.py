@@ -60,7 +60,7 @@ def test_unlike_shares_run_as_the_store_would_estimate_them() -> None:
     assert found == pytest.approx(200 / (0.45 + max(0.75 + 0.2 * 1.0, 1.0) + 0.2))
 
 
-def test_it_profiles_as_the_modules_are_and_reduces_as_the_paths_are() -> None:
+def test_a_learnt_world_profiles_by_its_time_modules_and_all_reduces_by_its_paths() -> None:
     world = LearntWorld(Recall(store()), seed=1)
     measured = world.profile(spec(), HERE, iterations=12, key="p")
     assert measured.iteration_s == pytest.approx([1.0] * 12)
@@ -77,7 +77,7 @@ def test_workloads_unknown_to_the_store_do_not_fit() -> None:
         world.profile(spec(), node("b0", "B"), iterations=10, key="p")
 
 
-def test_it_is_read_from_an_export_by_name(tmp_path: Path) -> None:
+def test_the_world_learnt_is_read_from_an_export(tmp_path: Path) -> None:
     make = WORLDS.load("learnt")
     world = make(Settings(learnt_from=str(export(tmp_path))), None)
     assert world.workloads == ("resnet18 on imagenet",)

@@ -62,7 +62,7 @@ def shares(gang: Gang) -> Gang:
     return gangs.proportional(gang.configuration, {T4: 275.0, V100: 644.0}, 128)
 
 
-def test_it_is_a_world_and_found_by_its_name() -> None:
+def test_the_world_table_is_found_by_its_name() -> None:
     assert isinstance(WORLDS.load("table")(Settings(), CATALOGUE), TableWorld)
     world: World = WORLD
     assert world.workloads == ("resnet18 on tiny-imagenet", "vgg19 on cifar10")

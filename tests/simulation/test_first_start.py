@@ -37,7 +37,7 @@ def first_start_s(at_s: float, *, at_once: bool, engine: Engine = "conductor") -
 
 @pytest.mark.parametrize("engine", ["conductor", "loop"])
 @pytest.mark.parametrize("at_s", [1.0, 200.0])
-def test_it_starts_once_it_is_measured(at_s: float, engine: Engine) -> None:
+def test_a_job_starts_once_it_is_measured(at_s: float, engine: Engine) -> None:
     """Two starts of processes, 10 s each, and 30 iterations."""
     assert 20 < first_start_s(at_s, at_once=True, engine=engine) < 40
 

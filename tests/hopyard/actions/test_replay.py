@@ -75,7 +75,7 @@ async def test_waiting_ends_with_the_last_job() -> None:
     assert done.ended == {"completed": 3}
 
 
-async def test_it_keeps_pace_with_the_stacks_clock() -> None:
+async def test_a_replay_keeps_pace_with_the_stacks_clock() -> None:
     with canned_api() as api:
         api.says("POST /v1/jobs", submitted())
         slow, _ = await replayed(api, speed=ARRIVALS[-1].at_s / 0.5)

@@ -90,7 +90,7 @@ def test_a_job_that_is_complete_has_no_bad_exit(hopyard: Hopyard, api: CannedApi
     assert "exit" not in facts(shown(hopyard, api, real_job("completed", exit_code=3)))
 
 
-def test_it_says_how_the_processes_are_started_and_how_long_they_may_run(
+def test_show_prints_how_processes_are_started_and_how_long_they_may_run(
     hopyard: Hopyard, api: CannedApi
 ) -> None:
     found = facts(shown(hopyard, api, real_job(running_s=600.0)))
@@ -106,7 +106,7 @@ def test_restarts_that_no_plan_made_are_counted_apart(hopyard: Hopyard, api: Can
     assert facts(shown(hopyard, api, job_view(restarts=4)))["restarts"] == "4"
 
 
-def test_it_says_when_it_was_saved_last(hopyard: Hopyard, api: CannedApi) -> None:
+def test_show_prints_when_a_job_was_saved_last(hopyard: Hopyard, api: CannedApi) -> None:
     found = facts(
         shown(hopyard, api, real_job("running", checkpoints=3, samples_saved=640.0, saved_at=1940.0))
     )

@@ -48,7 +48,7 @@ async def _plan(bus: MemoryBus) -> PlanPublished:
     raise AssertionError("the stream ended")
 
 
-def test_it_plans_on_virtual_time() -> None:
+def test_the_planner_plans_on_virtual_time() -> None:
     async def main() -> PlanPublished:
         return await first_plan(MemoryBus(LoopClock()), Settings(solve_limit="work"), INLINE)
 
@@ -57,7 +57,7 @@ def test_it_plans_on_virtual_time() -> None:
     assert made.notes == ()
 
 
-async def test_it_plans_live_with_policies_in_a_process_of_their_own() -> None:
+async def test_the_planner_plans_live_with_policies_in_their_own_process() -> None:
     made = await first_plan(MemoryBus(LoopClock()), Settings(), LiveOffload())
     assert made.placements[0].gang.configuration == config(node_1=4)
     assert made.notes == ()
@@ -83,7 +83,7 @@ VERDICTS = {
 """by what is asked about: part of what it lacks"""
 
 
-async def test_it_says_of_a_policy_whether_it_could_plan_with_such_options() -> None:
+async def test_the_planner_judges_whether_a_policy_can_plan_with_its_options() -> None:
     bus, clock, settings = MemoryBus(LoopClock()), LoopClock(), Settings()
     ports = Ports(bus=bus, clock=clock, offload=LiveOffload())
     service = build(settings, ports)

@@ -92,7 +92,7 @@ def test_a_node_without_the_program_does_not_rule_out_its_type() -> None:
     assert there.all(JobProfiled)[-1].job_id == "j2"
 
 
-def test_it_is_no_attempt_on_the_type() -> None:
+def test_a_missing_program_is_no_attempt_on_the_type() -> None:
     there = driver("a0", "a1")
     lacks(there, *runs(there))
     there.tell(failed(runs(there)[-1], final=False))

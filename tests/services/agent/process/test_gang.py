@@ -62,7 +62,7 @@ def last_of(actions: Actions) -> LastReport | None:
     return next((action.report for action in actions if isinstance(action, SendLastReport)), None)
 
 
-def test_it_is_up_once_all_its_ranks_are() -> None:
+def test_a_gang_is_up_once_all_its_ranks_are() -> None:
     gang = a_gang()
     assert gang.begin() == [Spawn("")]
     assert gang.heard(1, messages.Up(samples=40.0)) == []

@@ -73,7 +73,7 @@ def test_a_node_closes_once_no_start_is_worthwhile() -> None:
     assert state.nodes[GOES].usable
 
 
-def test_it_closes_earlier_for_jobs_whose_restarts_are_seen_to_take_longer() -> None:
+def test_a_leaving_node_closes_earlier_if_restarts_were_seen_to_take_longer() -> None:
     one = stage()
     one.tell(going(10_000.0), *in_queue(demand=(8,), samples=1e9))
     job, gpu_type = one.core.state.jobs[JobId("job-1")], one.core.state.nodes[GOES].node.gpu_type

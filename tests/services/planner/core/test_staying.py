@@ -204,7 +204,7 @@ def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [name for name in names() if name != "hops-literal"])  # leaves a GPU
-def test_it_keeps_its_place_where_a_gpu_broke_and_the_node_is_restored(policy: str) -> None:
+def test_a_job_keeps_its_place_where_a_gpu_broke_and_the_node_is_restored(policy: str) -> None:
     """The job holds 8 GPUs of a node that has 7; the short ones fit another node."""
     stage = one_that_runs(msgspec.structs.replace(LIMITLESS, policy=policy), preemptible=False)
     [kept] = stage.plan.placements

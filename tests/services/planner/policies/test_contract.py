@@ -181,7 +181,7 @@ def test_memory_that_makes_no_sense_is_harmless(policy: str, seen: View, garbage
 @every_policy
 @given(seen=views())
 @limits(max_examples=6, deadline=None)
-def test_it_is_asked_again_later_or_not_at_all(policy: str, seen: View) -> None:
+def test_a_policy_is_called_again_later_or_not_at_all(policy: str, seen: View) -> None:
     again_at = decide(policy, seen).again_at
     assert again_at is None or again_at > seen.at
 

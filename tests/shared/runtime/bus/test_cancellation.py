@@ -48,7 +48,7 @@ async def test_publishing_over_a_connection_can_be_cancelled(live: JetStreamNet)
         assert at_work.cancelled()
 
 
-async def test_it_waits_no_longer_than_the_limit() -> None:
+async def test_wait_for_waits_no_longer_than_the_limit() -> None:
     with pytest.raises(TimeoutError):
         await wait_for(asyncio.get_running_loop().create_future(), 0.01)
     with pytest.raises(TimeoutError):

@@ -107,7 +107,7 @@ async def test_a_leader_that_finds_an_unreadable_value_is_deposed(state: Deaf) -
             await handoff.store_or_keep([A], never())
 
 
-async def test_it_is_cleared_once_all_is_in_the_stream(state: Deaf) -> None:
+async def test_the_handoff_is_cleared_once_all_its_facts_are_in_the_stream(state: Deaf) -> None:
     first, second = asyncio.Event(), asyncio.Event()
     async with leader(state) as handoff:
         await handoff.take_over()

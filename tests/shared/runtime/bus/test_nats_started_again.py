@@ -1,4 +1,4 @@
-"""NATS forgets a stream in memory when it starts again: that keeps nobody from starting."""
+"""NATS forgets a stream in memory when it restarts. Services start all the same."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ async def test_a_stream_in_memory_is_made_again_whenever_nats_has_started_again(
         await there(live, SAMPLES_STREAM)
 
 
-async def test_it_is_made_again_also_where_nats_started_again_while_admission_did(
+async def test_a_stream_in_memory_is_made_again_if_nats_restarts_while_admission_starts(
     live: JetStreamNet, nats: LiveNats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ensured = streams.ensure

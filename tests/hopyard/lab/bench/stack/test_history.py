@@ -15,7 +15,7 @@ def test_a_small_cluster_has_a_history_too() -> None:
     assert audit(history(nodes_of(load_cluster("tiny")), 20), drained=True) == []
 
 
-def test_it_ends_with_the_completion_of_its_last_job() -> None:
+def test_a_history_ends_with_the_completion_of_its_last_job() -> None:
     last = history(NODES, 30)[-1]
     assert isinstance(last, JobCompleted)
     assert last.at == end_s(NODES, 30)

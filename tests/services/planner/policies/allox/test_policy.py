@@ -48,7 +48,7 @@ def waiting(decision: Decision) -> dict[str, Waiting]:
 
 
 @BOTH
-def test_it_is_asked_when_jobs_come_and_gpus_free(policy: str) -> None:
+def test_allox_is_called_when_jobs_arrive_and_gpus_come_free(policy: str) -> None:
     calls = Registry().find(policy).calls
     assert set(calls) == {Trigger.ARRIVAL, Trigger.FREED, Trigger.NODE}
 

@@ -51,7 +51,7 @@ def test_a_job_whose_node_is_gone_is_placed_again() -> None:
     assert chosen(decide("fifo", seen)) == {"x": place_on(a0=4)}
 
 
-def test_it_needs_no_estimates() -> None:
+def test_fifo_needs_no_estimates() -> None:
     decision = decide("fifo", view([job("x")], nodes(8)), estimator=silent)
     assert chosen(decision) == {"x": place_on(a0=1)}
     assert decision.stage == Stage.QUEUE

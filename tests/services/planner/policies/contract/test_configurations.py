@@ -248,7 +248,7 @@ def test_a_job_on_one_node_has_no_more_than_is_on_its_menu() -> None:
     assert len(configurations_for([one], nodes(4), 1.4, stay=True, rules=PRINTED)) == 0
 
 
-def test_it_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
+def test_a_job_may_not_stay_where_its_gpus_or_nodes_are_gone() -> None:
     one = job(demand=(4,), sensitivity=SENSITIVE, present=present(a0=2, a2=2))
     assert found(one, nodes(8, 8, 1), stay=True) == found(one, nodes(8, 8, 1))
     assert found(one, nodes(8, 8), stay=True) == found(one, nodes(8, 8))

@@ -256,7 +256,7 @@ def test_a_throughput_is_that_of_the_place() -> None:
     assert run.choices[0].throughput == pytest.approx(32.0)
 
 
-def test_it_plans_the_opening_of_rounds_only() -> None:
+def test_gavel_plans_only_at_the_start_of_rounds() -> None:
     assert dict(Gavel.calls) == {Trigger.ROUND: PlanKind.FIRST}
 
 

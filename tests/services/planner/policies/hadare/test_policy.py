@@ -235,7 +235,7 @@ def test_without_a_solver_it_is_planned_by_gain_alone() -> None:
     assert sum(map(len, chosen(decision).values())) == 3
 
 
-def test_it_plans_the_opening_of_rounds_only() -> None:
+def test_hadare_plans_only_at_the_start_of_rounds() -> None:
     assert Hadare.calls == {Trigger.ROUND: PlanKind.FIRST}
 
 

@@ -17,7 +17,7 @@ def test_boards_are_those_of_the_catalogue(name: str) -> None:
     assert board.gigabytes == pytest.approx(gpu.memory / 2**30, rel=0.03)
 
 
-def test_it_takes_an_a2000_for_faster_than_a_3090() -> None:
+def test_the_pmi_ranks_an_a2000_above_a_3090() -> None:
     """26.1 to 14.5, both in slots of PCIe 4.0."""
     assert index("rtx-a2000") / 2 == pytest.approx(26.1, abs=0.05)
     assert index("rtx-3090") / 2 == pytest.approx(14.5, abs=0.05)

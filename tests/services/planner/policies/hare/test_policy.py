@@ -41,7 +41,7 @@ def sync(decision: Decision, name: str) -> Relaxed:
 CLUSTER = [gpus("f0", 1, "fast"), gpus("s0", 1, "slow")]
 
 
-def test_it_is_asked_when_jobs_come_and_end() -> None:
+def test_hare_is_called_when_jobs_arrive_and_end() -> None:
     assert set(Registry().find("hare").calls) == {Trigger.ARRIVAL, Trigger.FREED, Trigger.NODE}
 
 

@@ -41,7 +41,7 @@ def ran(request: pytest.FixtureRequest) -> Simulated:
     return simulate(load_scenario(request.param), policy="hops", overrides=AS_PUBLISHED)
 
 
-def test_it_comes_to_the_known_figures(ran: Simulated) -> None:
+def test_hops_reproduces_the_known_figures(ran: Simulated) -> None:
     metrics = ran.result.metrics
     for name, (value, tolerance) in GOLDEN[ran.result.scenario].items():
         assert metrics[name] == pytest.approx(value, rel=tolerance), name

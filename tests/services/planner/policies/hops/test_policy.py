@@ -104,17 +104,17 @@ def test_a_first_plan_does_not_reach_behind_the_window() -> None:
     assert reasons(decision)["low"] == Waiting.OUTSIDE_WINDOW
 
 
-def test_it_asks_again_when_the_queue_is_refreshed_if_that_could_let_a_job_in() -> None:
+def test_hops_asks_to_be_called_when_the_queue_is_refreshed_if_that_could_admit_a_job() -> None:
     decision = decide("hops", view(sensitive_head(), nodes(2, 2), at=100.0))
     assert decision.again_at == 130.0
 
 
-def test_it_does_not_ask_again_when_nothing_idle_is_enough() -> None:
+def test_hops_does_not_ask_to_be_called_when_too_few_gpus_are_idle() -> None:
     seen = view([job("runs", (8,), wait_s=9.0), job("waits", (1,), wait_s=0.0)], nodes(8))
     assert decide("hops", seen).again_at is None
 
 
-def test_it_does_not_ask_again_for_a_job_that_these_nodes_have_no_place_for() -> None:
+def test_hops_does_not_ask_to_be_called_for_a_job_that_fits_on_no_nodes() -> None:
     seen = view([job("sensitive", (4,), sensitivity=2.0)], nodes(2, 2), kind=PlanKind.FRAGMENT)
     assert decide("hops", seen).again_at is None
 

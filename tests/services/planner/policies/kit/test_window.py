@@ -37,7 +37,7 @@ def test_a_window_that_is_too_sensitive_admits_jobs_less_sensitive_than_the_queu
     assert admitted(line, 1, 4) == ["j0", "j2", "j4"]
 
 
-def test_it_stops_once_the_window_is_no_more_sensitive_than_the_queue() -> None:
+def test_admission_stops_once_the_window_is_no_more_sensitive_than_the_queue() -> None:
     line = queue((4, 1.8), (2, 1.0), (2, 1.0), (2, 2.0))
     assert admitted(line, 1, 4) == ["j0", "j1"]
 

@@ -66,7 +66,7 @@ def speeds(**by_node: float) -> Estimator:
     return estimator
 
 
-def test_it_plans_at_round_boundaries_only() -> None:
+def test_sia_plans_only_at_the_start_of_rounds() -> None:
     assert dict(Sia.calls) == {Trigger.ROUND: PlanKind.FIRST}
 
 

@@ -60,12 +60,12 @@ def test_in_the_same_queue_the_one_that_started_stays() -> None:
     assert set(chosen(first)) == set(chosen(again)) == {"a"}
 
 
-def test_it_asks_again_when_a_running_job_passes_its_threshold() -> None:
+def test_tiresias_asks_to_be_called_when_a_running_job_passes_its_threshold() -> None:
     assert planned(ran("x", 40.0, gpus=4), at=10.0).again_at == 10.0 + 60.0 / 4
     assert planned(ran("x", 300.0, gpus=4)).again_at is None  # the last queue has no end
 
 
-def test_it_never_asks_again_at_once() -> None:
+def test_tiresias_never_asks_to_be_called_at_once() -> None:
     assert planned(ran("x", 99.9), at=10.0).again_at == 11.0
 
 

@@ -25,7 +25,7 @@ def test_all_jobs_end_and_the_log_is_sound() -> None:
     assert audit(ran().events, drained=True, seqs=ran().seqs) == []
 
 
-def test_it_plans_at_events_and_preempts() -> None:
+def test_tiresias_plans_at_events_and_preempts() -> None:
     rounds = {made.round for made in plans()}
     preempted = [fact for fact in ran().events if isinstance(fact, JobPreempted)]
     assert sum(made.kind is PlanKind.FIRST for made in plans()) > len(rounds)
