@@ -68,7 +68,7 @@ Exit codes:
     0  done
     1  refused, or a run that did not go well
     2  bad usage, or an invalid file
-    3  nobody answers
+    3  unreachable: nothing answers at the address
     4  a job that was waited for failed; 5: was cancelled; 6: was rejected
   130  interrupted
 """

@@ -3,7 +3,7 @@
 0  done
 1  refused: understood, and the answer is no; or a run that did not go well
 2  bad usage, or a file that is not valid
-3  nobody answers
+3  unreachable: nothing answers at the address
 4  a job that was waited for failed
 5  it was cancelled
 6  it was rejected: no GPU type can run it
