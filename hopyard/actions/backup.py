@@ -14,7 +14,7 @@ import msgspec
 
 from hopyard.actions.archived import archived_files
 from hopyard.actions.archived import copied as copied_file
-from hopyard.actions.checkpoints import CheckpointsTaken, Wanted, copy_all
+from hopyard.actions.checkpoints import CheckpointsTaken, WantedCheckpoints, copy_all
 from hopyard.actions.quarantined import StateOf
 from hopyard.failures import Failure, Unreachable
 from hopyard.local import backup_file
@@ -81,7 +81,7 @@ class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
     settings: SettingsView
     version: str
     """of hopyard"""
-    checkpoints: Wanted | None = None
+    checkpoints: WantedCheckpoints | None = None
     """None: they stay where they are"""
 
 
@@ -163,7 +163,7 @@ async def _copy_archive(
     return len(there), tuple(damaged)
 
 
-async def _copy_checkpoints(want: Wanted, folder: Path) -> CheckpointsTaken:
+async def _copy_checkpoints(want: WantedCheckpoints, folder: Path) -> CheckpointsTaken:
     """Copy checkpoints, last of all: a job goes on from the checkpoint on disk, whatever the facts say."""
     return await asyncio.to_thread(copy_all, want, folder / CHECKPOINTS)
 

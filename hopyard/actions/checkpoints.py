@@ -31,7 +31,7 @@ IN_JOB = "checkpoints"
 """the folder within the job's"""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedCheckpoints(msgspec.Struct, frozen=True):
     """The jobs whose checkpoints are wanted, where they are, and their largest total size."""
 
     folder: Path
@@ -48,14 +48,14 @@ class CheckpointsTaken(msgspec.Struct, frozen=True):
     """jobs with checkpoints of which none is complete and undamaged"""
 
 
-def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> Wanted:
+def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> WantedCheckpoints:
     """Raises Invalid where there is no such folder."""
     if not folder:
         raise Invalid("the stack has no jobs_folder, and so no checkpoints of real jobs")
     if not Path(folder).is_dir():
         raise Invalid(f"{folder} is not here: take checkpoints where jobs_folder can be read")
     views = list(jobs)
-    return Wanted(
+    return WantedCheckpoints(
         folder=Path(folder),
         jobs=tuple(view.job_id for view in views if not view.spec.checkpoint_folder),
         elsewhere=tuple(view.job_id for view in views if view.spec.checkpoint_folder),
@@ -63,7 +63,7 @@ def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> Wanted:
     )
 
 
-def size_of(want: Wanted) -> tuple[int, int]:
+def size_of(want: WantedCheckpoints) -> tuple[int, int]:
     """How many jobs have checkpoints now, and how many bytes these have at most, before any is read."""
     sizes = [size for job in want.jobs if (size := _size(want.folder, job))]
     return len(sizes), sum(sizes)
@@ -77,7 +77,7 @@ def _size(folder: Path, job: JobId) -> int:
     return 0
 
 
-def check_room(want: Wanted, target: Path) -> str:
+def check_room(want: WantedCheckpoints, target: Path) -> str:
     """What will be copied, in words. Raises Failure if it is more than is allowed, or than fits."""
     count, size = size_of(want)
     text = f"checkpoints of {plural(count, 'job')}, {memory(size)}"
@@ -89,7 +89,7 @@ def check_room(want: Wanted, target: Path) -> str:
     return text
 
 
-def copy_all(want: Wanted, into: Path) -> CheckpointsTaken:
+def copy_all(want: WantedCheckpoints, into: Path) -> CheckpointsTaken:
     """Raises Failure, OSError."""
     files, room = 0, want.bytes_max
     without: list[JobId] = []

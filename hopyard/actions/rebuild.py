@@ -36,7 +36,7 @@ from shared.runtime.bus.jetstream.integrity import messages
 from shared.runtime.damage import ranges_text
 from shared.runtime.process.nats_servers import servers_begun
 
-Placed = tuple[str, bytes]
+StoredMessage = tuple[str, bytes]
 """a message, with the subject on which it was published"""
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ async def _in_thread(take: Callable[[Remake, T], None], made: Remake, archived: 
         over.set()
 
 
-def _learn(made: Remake, message: Placed) -> None:
+def _learn(made: Remake, message: StoredMessage) -> None:
     """Handle one message. As in the services, an unreadable or misplaced one is passed over."""
     subject, raw = message
     with contextlib.suppress(Malformed):
@@ -148,7 +148,7 @@ def _learn(made: Remake, message: Placed) -> None:
             made.learn(fact)
 
 
-def _observe(made: Remake, message: Placed) -> None:
+def _observe(made: Remake, message: StoredMessage) -> None:
     subject, raw = message
     with contextlib.suppress(Malformed):
         sample = read_sample(raw)

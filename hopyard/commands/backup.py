@@ -14,7 +14,7 @@ from shared.domain.quantities import bytes_in
 from shared.domain.states import ENDED, JobState
 
 if TYPE_CHECKING:
-    from hopyard.actions.checkpoints import Wanted
+    from hopyard.actions.checkpoints import WantedCheckpoints
     from schemas.views import SettingsView
 
 ALL_JOBS = 1_000_000
@@ -83,7 +83,7 @@ def backup(
     show(done, table, as_json=as_json)
 
 
-def _wanted(url: str, settings: "SettingsView", bytes_max: str) -> "Wanted":
+def _wanted(url: str, settings: "SettingsView", bytes_max: str) -> "WantedCheckpoints":
     """Raises Invalid."""
     from hopyard.actions.checkpoints import wanted  # noqa: PLC0415 - brings NATS
     from hopyard.api.connect import call  # noqa: PLC0415 - as above

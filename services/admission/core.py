@@ -43,10 +43,10 @@ from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
 from shared.domain.demand import job_spec
 from shared.domain.invalid_job import InvalidJob
-from shared.domain.policy_names import Accepted, parted
+from shared.domain.policy_names import AcceptedPolicies, parted
 from shared.domain.states import ENDED, JobState
 
-ONLY_HOPS = Accepted(("hops",))
+ONLY_HOPS = AcceptedPolicies(("hops",))
 
 QUESTIONS_WAITING_MAX = 10_000
 """questions that may wait while the core catches up"""
@@ -78,7 +78,7 @@ class Admission:
     """See `shared.domain.core`. `nodes`: of the cluster file; `policies`: those that can be chosen."""
 
     def __init__(
-        self, settings: Settings, *, nodes: Sequence[Node] = (), policies: Accepted = ONLY_HOPS
+        self, settings: Settings, *, nodes: Sequence[Node] = (), policies: AcceptedPolicies = ONLY_HOPS
     ) -> None:
         self.state = AdmissionState()
         self._settings = settings

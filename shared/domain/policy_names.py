@@ -50,8 +50,8 @@ def written(name: str, options: Mapping[str, object]) -> str:
     return "+".join([name, *(f"{option}={_plain(value)}" for option, value in options.items())])
 
 
-class Accepted(msgspec.Struct, frozen=True):
-    """Which names a stack takes, decided once, at its start."""
+class AcceptedPolicies(msgspec.Struct, frozen=True):
+    """The policy names that a stack accepts, decided once, at its start."""
 
     installed: Collection[str]
     configured: str = ""

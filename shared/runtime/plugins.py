@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from schemas.settings import Settings
-from shared.domain.policy_names import Accepted, parted
+from shared.domain.policy_names import AcceptedPolicies, parted
 from shared.runtime.error_wording import hint
 
 
@@ -107,7 +107,7 @@ NODES = Group("provider of nodes", "hopyard.nodes")
 PREDICTORS = Group("predictor", "hopyard.predictors")
 
 
-def accepted_policies(settings: Settings) -> Accepted:
+def accepted_policies(settings: Settings) -> AcceptedPolicies:
     """Which policies a stack of these settings takes, as it is installed. Raises ValueError."""
     parted(settings.policy)
-    return Accepted(POLICIES.names(), settings.policy, settings.policies_allowed.split())
+    return AcceptedPolicies(POLICIES.names(), settings.policy, settings.policies_allowed.split())

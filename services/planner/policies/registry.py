@@ -9,7 +9,7 @@ import msgspec
 from schemas.plans import PlanKind
 from services.planner.policies.contract.decision import Policy, PolicyFactory, Trigger
 from services.planner.policies.options import options_of
-from shared.domain.policy_names import Accepted, parted
+from shared.domain.policy_names import AcceptedPolicies, parted
 from shared.runtime.plugins import POLICIES, UnknownPlugin
 
 STEPS = ("wants", "decide")
@@ -22,7 +22,7 @@ class UnfitPolicy(LookupError):
 class Registry:
     """Policies by name and options, each built once. A policy may raise any exception."""
 
-    def __init__(self, accepted: Accepted | None = None) -> None:
+    def __init__(self, accepted: AcceptedPolicies | None = None) -> None:
         """`accepted`: the names that may be built; None: all that can be found."""
         self._accepted = accepted
         self._built: dict[str, Policy] = {}
@@ -66,7 +66,7 @@ def about(name: str) -> str:
     return next(iter(doc.strip().splitlines()), "")
 
 
-def _built(text: str, accepted: Accepted | None) -> Policy:
+def _built(text: str, accepted: AcceptedPolicies | None) -> Policy:
     try:
         name, given = parted(text)
         refusal = accepted.refusal(name) if accepted is not None else None

@@ -81,7 +81,7 @@ class AuditedJob(msgspec.Struct):
     places: dict[PlacementId, AuditedPlace] = {}
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldGpus(msgspec.Struct, frozen=True):
     """A worker's GPUs on a node."""
 
     gpus: tuple[int, ...]
@@ -107,7 +107,7 @@ class Log:
         self._kept_at_most = kept
         self.open: dict[JobId, AuditedJob] = {}
         self.nodes: dict[NodeId, Node] = {}
-        self.workers: dict[NodeId, dict[PlacementId, Held]] = {}
+        self.workers: dict[NodeId, dict[PlacementId, HeldGpus]] = {}
         self.plans: OrderedDict[PlanId, int] = OrderedDict()
         """by plan, the sequence it was made from"""
         self.standing: Standing = {}
@@ -206,7 +206,7 @@ class Log:
 
     def _take_worker(self, seq: int, fact: WorkerStarted) -> None:
         place = self._kept_place(fact.job_id, fact.placement_id)
-        held = Held(fact.gpu_indices, place.holder or fact.placement_id)
+        held = HeldGpus(fact.gpu_indices, place.holder or fact.placement_id)
         self.workers.setdefault(fact.node_id, {})[fact.placement_id] = held
         place.worker = seq
         place.up[fact.node_id] = len(set(fact.gpu_indices))

@@ -12,7 +12,7 @@ from hopyard.actions.checkpoints import (
     IN_JOB,
     NAME,
     CheckpointsTaken,
-    Wanted,
+    WantedCheckpoints,
     check_room,
     copy_all,
     restore_all,
@@ -35,8 +35,8 @@ def saved(jobs: Path, job: JobId, samples: int, data: bytes) -> Path:
     return path
 
 
-def of(jobs: Path, bytes_max: int = 10_000) -> Wanted:
-    return Wanted(folder=jobs, jobs=(A, B), elsewhere=(), bytes_max=bytes_max)
+def of(jobs: Path, bytes_max: int = 10_000) -> WantedCheckpoints:
+    return WantedCheckpoints(folder=jobs, jobs=(A, B), elsewhere=(), bytes_max=bytes_max)
 
 
 def names(folder: Path) -> list[str]:

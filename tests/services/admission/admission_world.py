@@ -38,7 +38,7 @@ from services.admission.http.forwarding import Forwarding
 from services.admission.questions import OwnQuestion, Submit
 from shared.domain.core import Asked, Publish, Reply
 from shared.domain.demand import job_spec
-from shared.domain.policy_names import Accepted
+from shared.domain.policy_names import AcceptedPolicies
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Inbox
@@ -121,7 +121,7 @@ class Driver:
 
     def __init__(self, nodes: tuple[Node, ...] = (), *, caught_up: bool = True, **settings: object) -> None:
         in_force = msgspec.convert(settings, Settings)
-        accepted = Accepted(("hops", "fifo"), in_force.policy, in_force.policies_allowed.split())
+        accepted = AcceptedPolicies(("hops", "fifo"), in_force.policy, in_force.policies_allowed.split())
         self.core = Admission(in_force, nodes=nodes, policies=accepted)
         self.published: list[Event] = []
         self.held = False

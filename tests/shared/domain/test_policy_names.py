@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.domain.policy_names import LENGTH_MAX, Accepted, parted, written
+from shared.domain.policy_names import LENGTH_MAX, AcceptedPolicies, parted, written
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_malformed_policy_is_refused(text: str, complaint: str) -> None:
 
 
 def test_a_stack_accepts_installed_configured_and_allowed_policies() -> None:
-    accepted = Accepted(("hops", "fifo"), "mine:Own+a=1", ("their:Own",))
+    accepted = AcceptedPolicies(("hops", "fifo"), "mine:Own+a=1", ("their:Own",))
     assert accepted.names() == ("fifo", "hops", "mine:Own", "their:Own")
     assert [accepted.refusal(name) for name in accepted.names()] == [None] * 4
     assert accepted.refusal("json:loads") == (
@@ -61,7 +61,7 @@ def test_a_stack_accepts_installed_configured_and_allowed_policies() -> None:
 
 
 def test_an_operator_may_allow_any() -> None:
-    accepted = Accepted(("hops",), "hops", ("*",))
+    accepted = AcceptedPolicies(("hops",), "hops", ("*",))
     assert accepted.names() == ("hops", "*")
     assert accepted.refusal("json:loads") is None
     assert accepted.refusal("nonsense") == "no such policy nonsense; there are hops, any module:attribute"
