@@ -1,8 +1,8 @@
 """Admission's decisions: which submission becomes a job, which job may be cancelled, which policy is chosen.
 
 Facts move jobs through the table of states; questions come from the HTTP API. The core remembers each
-submission from when it publishes it until the stream brings it back, so that two submissions in flight share
-neither a number nor a key.
+submission from its publication until the stream brings it back, so that two submissions in flight cannot get
+the same number or key.
 """
 
 from collections.abc import Sequence
@@ -55,8 +55,9 @@ QUESTIONS_WAITING_MAX = 10_000
 class CaughtUp(msgspec.Struct, frozen=True):
     """An input: every submission that was stored before this start is folded.
 
-    A service resumes at its cursor, a little before the end of the stream. Answering there, it would not
-    recognise a repeated idempotency key, and could give a new job an id that is taken. So questions wait.
+    A service resumes at its cursor, a little before the end of the stream. If it answered before it has read
+    the rest, it would not recognise a repeated idempotency key, and could give a new job an id that is taken.
+    So questions wait.
     """
 
 
@@ -64,7 +65,7 @@ class KnownCluster(msgspec.Struct, frozen=True):
     """What is known of the cluster when a job is judged."""
 
     gpus: dict[GpuType, int]
-    """of each type"""
+    """number of GPUs of each type"""
     workloads: frozenset[str]
     """what the nodes can train; empty: anything"""
     command_nodes: Sequence[NodeId]
@@ -75,7 +76,7 @@ Answer = tuple[Message, list[Event]]
 
 
 class Admission:
-    """See `shared.domain.core`. `nodes`: of the cluster file; `policies`: those that can be chosen."""
+    """The core (`shared.domain.core`). `nodes`: of the cluster file; `policies`: those that can be chosen."""
 
     def __init__(
         self, settings: Settings, *, nodes: Sequence[Node] = (), policies: AcceptedPolicies = ONLY_HOPS
@@ -85,7 +86,7 @@ class Admission:
         self._nodes = {node.node_id: node for node in nodes}
         self._policies = policies
         self._in_flight: dict[str, JobSubmitted] = {}
-        """by key, as `own_key` has it: published, and not yet back from the stream"""
+        """by key, as `own_key` makes it: submissions that are published and not yet back from the stream"""
         self._number = 0
         """the number in the newest job id"""
         self._caught_up = False
@@ -112,7 +113,7 @@ class Admission:
         return []
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract's
-        """Nothing to repeat: callers from before the restart are gone."""
+        """Nothing is to be repeated, since callers from before the restart are gone."""
         return []
 
     # ---- facts
@@ -181,7 +182,7 @@ class Admission:
         pending = self._in_flight.get(key)
         known = self.state.keys.get(key) if pending is None else keyed(pending)
         if known is not None:
-            # Published again, a submission in flight holds the reply back until it is stored.
+            # A submission in flight is published again, which delays the reply until it is stored.
             return _reply_to_repeat(asked, known), [pending] if pending else []
         if len(self.state.open) + len(self._in_flight) >= self._settings.jobs_open_max:
             reason = f"{self._settings.jobs_open_max} jobs have not ended, as many as jobs_open_max allows"
@@ -217,7 +218,7 @@ class Admission:
         return self._known
 
     def _workloads(self) -> frozenset[str]:
-        """What the nodes can train; empty where one of them trains anything, or has not said yet."""
+        """What the nodes can train; empty: a node can train anything, or has not joined yet."""
         known = self.state.nodes
         named = [frozenset(known[node_id].workloads) for node_id in known]
         if not all(named) or self._nodes.keys() - known.keys():
@@ -272,7 +273,7 @@ class Admission:
         return reply, [kind(at=now, node_id=asked.node_id, by=asked.caller.name)]
 
     def _set_policy(self, asked: SetPolicy, now: float) -> Answer:
-        """Checks the policy's name. Where its code has to judge, the API has asked the planner before."""
+        """Check the policy's name. If its code has to judge it, the API has asked the planner before."""
         policy = asked.policy
         try:
             refusal = self._policies.refusal(parted(policy).name)
@@ -283,7 +284,7 @@ class Admission:
         return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy, by=asked.caller.name)]
 
     def _show(self, job_id: JobId, now: float) -> Message:
-        """The job as it was submitted, until it is profiled: the monitor may not know it before."""
+        """The job as submitted, kept until it is profiled, since the monitor may not know it before."""
         job = self.state.open.get(job_id)
         fresh = job.submitted if job else None
         fresh = fresh or next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
@@ -301,7 +302,7 @@ class Admission:
 
 
 def _foreign_field(asked: Submit) -> Problem | None:
-    """Why the job's user or project is not the submitter's to name; an operator may submit for others."""
+    """Why the submitter may not name this user or project for the job; an operator may name any."""
     job, caller = asked.job, asked.caller
     if caller.role is not Role.OPERATOR and job.user not in ("", caller.user):
         owner = f"belongs to {caller.user}" if caller.user else "has no user"
@@ -313,7 +314,7 @@ def _foreign_field(asked: Submit) -> Problem | None:
 
 
 def _reply_to_repeat(asked: Submit, known: KeyedJob) -> Message:
-    """The job that was submitted under this key before; a problem if the new one differs."""
+    """The reply for a repeated key: the job submitted with it before, or a problem if the jobs differ."""
     try:
         same = digest_of(job_spec(asked.job)) == known.digest
     except InvalidJob:

@@ -1,4 +1,4 @@
-"""How each fact changes the state. One function a fact, and the table of them at the end."""
+"""How each fact changes the state: a function for each fact, and their table at the end."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
 from shared.domain.states import ENDED, MOVES, IllegalMove, JobState, next_state
 
 ENDED_KEPT = 100_000
-"""ended jobs: older ones are forgotten, and their idempotency keys with them"""
+"""ended jobs that are kept; older ones are forgotten, with their idempotency keys"""
 
 
 def fold(state: AdmissionState, fact: Event) -> None:

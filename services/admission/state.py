@@ -35,7 +35,7 @@ class EndedJob(msgspec.Struct, frozen=True, array_like=True):
 class KeyedJob(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId
     digest: bytes
-    """of the spec that was submitted under the key"""
+    """`digest_of` the spec that was submitted with the key"""
 
 
 class AdmissionState(msgspec.Struct):
@@ -45,12 +45,12 @@ class AdmissionState(msgspec.Struct):
     open: dict[JobId, OpenJob] = {}
     ended: dict[JobId, EndedJob] = {}
     keys: dict[str, KeyedJob] = {}
-    """by idempotency key, as `own_key` has it"""
+    """by idempotency key, as `own_key` makes it"""
     nodes: dict[NodeId, KnownNode] = {}
     policy: str | None = None
-    """as chosen at run time"""
+    """the policy that was chosen while the stack ran; None: that of the settings"""
     illegal: int = 0
-    """facts that found their job in a state they cannot follow from, and were ignored"""
+    """facts that were ignored because they cannot follow from the state of their job"""
 
 
 def own_key(key: str, by: str) -> str:

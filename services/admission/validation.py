@@ -13,7 +13,7 @@ from shared.domain.folders import plain_name
 from shared.domain.invalid_job import InvalidJob
 
 SPEC_BYTES_MAX = 262_144
-"""of an accepted job: it travels to every node it runs on, in messages of at most 1 MiB"""
+"""largest encoded `JobSpec`; it is sent to every node of the job, in messages of at most 1 MiB"""
 
 
 def accepted_spec(
@@ -31,7 +31,7 @@ def accepted_spec(
 
     `gpus`: GPUs of the known nodes, by type; empty: no node is known, and profiling judges the types.
     `gpus_max`: GPUs that a job may have at most. `workloads`: what the nodes can train; empty: anything.
-    `commanded`: the nodes that start a job by its command; the cluster may have emulated ones besides.
+    `commanded`: the nodes that start a job by its command; the cluster may have emulated nodes as well.
     """
     spec = job_spec(job)
     if commanded and not spec.command:
@@ -50,7 +50,7 @@ def accepted_spec(
 
 
 def check_folder(folder: str, taken: Mapping[JobId, str]) -> None:
-    """Raises InvalidJob where an unfinished job names the folder: each would resume from the other's weights.
+    """Raises InvalidJob if an unfinished job names the folder: each would resume from the other's weights.
 
     `taken`: the folders that unfinished jobs name.
     """

@@ -47,7 +47,7 @@ of them would be larger than a NATS message may be"""
 class Monitor:
     """`lease_s`: cluster seconds without a heartbeat after which a node is lost.
 
-    `interruptions_max`: so many interruptions without a new checkpoint in between fail a job.
+    `interruptions_max`: interruptions without a new checkpoint in between after which a job fails.
     `raqlr_window_s`: jobs that ended in this window count for RAQLR. `speed`: of the clock; only reported.
     """
 
@@ -132,7 +132,7 @@ class Monitor:
         )
 
     def troubles(self) -> list[str]:
-        """What jobs on the nodes wait for, a line each, as the nodes' heartbeats say."""
+        """What jobs wait for because of their nodes, a line for each trouble that heartbeats reported."""
         named = [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
         more = [f"and {len(named) - TROUBLES_NAMED} more"] if len(named) > TROUBLES_NAMED else []
         return [*named[:TROUBLES_NAMED], *more]
@@ -142,7 +142,7 @@ class Monitor:
     def _take_heartbeat(self, beat: Heartbeat, now: float) -> Effects:
         known = self.state.ledger.nodes.get(beat.node_id)
         if known is None or known.life != beat.life:
-            return []  # it came before its NodeJoined, or from an agent that has been replaced
+            return []  # the heartbeat came before its NodeJoined, or from an agent that was replaced
         if not known.alive:
             return self._publish_return(beat.node_id, now)
         self._heartbeats.heard(beat.node_id, now)

@@ -94,7 +94,7 @@ def _ended(state: State, fact: JobEvent, _: int) -> Iterator[End]:
 
 
 def _drop_ending(state: State, job_id: JobId) -> None:
-    """Forget the end that was published for a job once it is back from the stream, or once it is void."""
+    """Forget the published end of a job once the stream has brought it back, or once it is void."""
     record = state.ledger.jobs.get(job_id)
     end = state.ending.get(job_id)
     if end is not None and (record is None or record.ended or not is_present(record, end.placement_id)):

@@ -165,7 +165,7 @@ def _close_holdings(
 
 
 def _trim(history: History, kept: list[Any], most: int) -> None:
-    """Drop the oldest entries once there are a tenth too many, so that most calls cost nothing."""
+    """Drop the oldest entries once there are a tenth too many, so that most calls drop none."""
     if len(kept) > most * 1.1:
         last = max(each.until for each in kept[:-most])
         history.complete_from = max(last, history.complete_from or last)
@@ -220,7 +220,7 @@ def _close_spell(history: History, node_id: NodeId, state: str, at: float) -> No
 def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
     view = ledger.plans[-1].view
     if view.plan_id != fact.plan_id:
-        return  # of an older leader
+        return  # the plan is of an earlier leader
     reasons = Counter([left.reason for left in fact.left_out])
     left_out = {str(reason): count for reason, count in reasons.items()}
     detail = PlanDetail(

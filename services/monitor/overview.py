@@ -185,8 +185,7 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
 def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
     """Samples that the job had done when the run ended, or according to its last heartbeat, and when.
 
-    Samples after a run's last checkpoint are lost, so of a run that has ended neither
-    they nor their time count.
+    Samples after the last checkpoint of a run that has ended are lost, so neither they nor their time count.
     """
     if run.ended_at is not None:
         samples = record.samples_done if run.samples_to is None else run.samples_to

@@ -81,7 +81,7 @@ def _preemption(run: Run) -> PreemptionView:
 
 
 def dominant(ledger: Ledger, record: JobRecord) -> Reason:
-    """The first that applies: ended, runs, no usable node, not measured, not estimated, the plans' reason."""
+    """The first reason that applies: ended, runs, no usable node, not measured, not estimated, the plans'."""
     run = record.present
     if record.ended:
         detail = record.reason or f"it is {record.state}"
@@ -135,9 +135,9 @@ def _planned(ledger: Ledger, record: JobRecord) -> Reason:
 
 
 def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
-    """Explain NO_CONFIGURATION of a job that needs more GPUs than there are of any one type.
+    """Why a job has NO_CONFIGURATION if it needs more GPUs than there are of any one type.
 
-    Empty: that is not why.
+    Empty: the job does not need so many, so there is another reason.
     """
     wanted, least = record.spec.gpu_types or record.single_gpu, min(record.spec.demand)
     nodes = (known.node for known in ledger.nodes.values() if known.usable)
@@ -151,9 +151,9 @@ def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
 
 
 def _deciding(newest: Verdict | None) -> Verdict | None:
-    """The verdict to show: of a fragment plan that found no GPUs, that of the first plan before it.
+    """The verdict to show.
 
-    The first plan knows which jobs got the GPUs.
+    If a fragment plan found no GPUs, it is that of the first plan before it, which knows which jobs got them.
     """
     if newest is None or newest.first is None or newest.reason != Waiting.NO_CONFIGURATION.value:
         return newest
@@ -184,7 +184,7 @@ def _profiling(ledger: Ledger, record: JobRecord) -> str:
     return f"it is measured on {there}"
 
 
-# ---- what is behind it
+# ---- the plan and the rivals behind the reason
 
 
 def _plan(ledger: Ledger, plan_id: PlanId | None) -> PlanView | None:

@@ -1,7 +1,7 @@
 """Compares the wanted placements with the running ones, and orders starts and stops until the two agree.
 
-An order is written into the state when it is given, so that a replay gives it again at the same point, and
-only there.
+An order is entered in the state at the moment when it is given, so a replay gives every order again once, at
+the same point.
 """
 
 from collections.abc import Iterator, Mapping
@@ -98,19 +98,19 @@ def _fitting(state: State) -> list[Placed]:
         )
         if fits:
             fitting.append(placed)
-        if fits or placed.profile:  # a measurement that waits keeps its place
+        if fits or placed.profile:  # GPUs stay reserved for a measurement that waits
             for one in members:
                 held[one.node][holder] = one.gpus
     return fitting
 
 
 def _with(holders: Mapping[str, int], holder: str, gpus: int) -> int:
-    """GPUs of a node that are held once this holder has so many; a rota has those of its first gang."""
+    """GPUs of a node that are held once `holder` has `gpus`; a rota holds only those of its first gang."""
     return sum(holders.values()) + (0 if holder in holders else gpus)
 
 
 def _trains(state: State, job_id: JobId) -> bool:
-    """Whether the job still has workers: it starts nowhere else before they have stopped."""
+    """Whether the job still has workers that train; a new placement of it waits until they have stopped."""
     return any(placed.workers and not placed.profile for placed in state.of_job(job_id))
 
 

@@ -37,7 +37,7 @@ class Placer:
         return _published(fold(self.state, message) + self._converged(message.at))
 
     def next_wakeup(self) -> float | None:
-        """When the first of the placements that are coming up passes its time limit."""
+        """When the next placement that is coming up reaches its time limit."""
         return min([deadline for _, deadline in self._coming_up()], default=None)
 
     def wake(self, now: float) -> Effects:

@@ -64,7 +64,7 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
         return [
             _refused_new(placement, plan, "its plan is by an older leader of the planner")
             for placement in plan.placements
-            if placement.placement_id not in state.placements  # what runs is not touched
+            if placement.placement_id not in state.placements  # it runs or waits already
         ]
     state.token = plan.token
     if plan.kind is PlanKind.FIRST:
@@ -78,7 +78,7 @@ def _plan_published(state: State, plan: PlanPublished) -> Published:
 
 
 def _order_turns(placed: Placed, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
-    """Order other turns on nodes that were ordered to start; on others the start order will have them."""
+    """Order other turns on nodes that were ordered to start; other nodes get them with the start order."""
     if not placed.wanted or not gangs.retimes(placed.gang, placement.gang):
         return
     placed.gang = placement.gang
@@ -154,7 +154,7 @@ def _taken_back(state: State, fact: ProfileFailed | PlacementRefused) -> None:
 
 
 def _measures(placed: Placed, node_id: NodeId) -> bool:
-    """Whether the placement is a measurement on this node: an agent may report the failure of no other."""
+    """Whether the placement is a measurement on this node: only that node's agent may report its failure."""
     return placed.profile and placed.gang.on(node_id) > 0
 
 
@@ -176,7 +176,7 @@ def _job_preempted(state: State, preempted: JobPreempted) -> None:
 
 
 def _job_completed(state: State, completed: JobCompleted) -> None:
-    """End the job, unless it was preempted first: by the table of states the fact is then void."""
+    """End the job, unless it was preempted before: then the table of states makes the fact void."""
     job = state.jobs.get(completed.job_id)
     if job is not None and job.running:
         _job_ended(state, completed)
@@ -192,7 +192,7 @@ def _stop_silently(state: State, job_id: JobId) -> None:
         state.stop_silently(placed)
 
 
-# ---- workers: what is there
+# ---- workers: what runs
 
 
 def _worker_started(state: State, worker: WorkerStarted) -> Published:
@@ -217,7 +217,7 @@ def _up(state: State, placed: Placed, worker: WorkerStarted) -> None:
 
 
 def _stop_unknown(state: State, worker: WorkerStarted) -> Event:
-    """Stop a worker without a placement: it was ordered before the agent's new life was known here."""
+    """Stop a worker without a placement: its start was ordered before the agent's new life was known here."""
     if worker.node_id in state.nodes:
         state.stale.setdefault(worker.node_id, {})[worker.placement_id] = len(worker.gpu_indices)
     return StopOrdered(
@@ -283,7 +283,7 @@ def _copies_end_the_job(state: State, job: UnfinishedJob, placed: Placed, worker
 
 
 def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[PreemptReason, Cause]:
-    """Why a placement ends whose worker on a node ended; a node that leaves ends workers on others too."""
+    """Why a placement ends after the end of one worker. Any worker may end first if a node of it leaves."""
     if worker.outcome is Outcome.INTERRUPTED:
         return PreemptReason.INTERRUPTED, Cause(node=worker.node_id)
     known = ((node_id, state.nodes.get(node_id)) for node_id in placed.gang.nodes)

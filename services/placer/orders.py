@@ -27,5 +27,5 @@ def refused(
 def refusal(
     placement_id: PlacementId, plan_id: PlanId, job_id: JobId, reason: str, at: float
 ) -> PlacementRefused:
-    """The refusal of a placement that was never accepted."""
+    """The refusal of a placement that has no record yet."""
     return PlacementRefused(at=at, placement_id=placement_id, plan_id=plan_id, job_id=job_id, reason=reason)

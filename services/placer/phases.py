@@ -16,7 +16,7 @@ from schemas.plans import Cause
 
 
 class WorkerState(StrEnum):
-    """One placement on one of its nodes. ordered → up → stopping → (gone: the entry is removed)."""
+    """A worker of a placement: ordered → up → stopping → (gone: the entry is removed)."""
 
     ORDERED = "ordered"
     UP = "up"
@@ -36,8 +36,7 @@ class ComingUp(msgspec.Struct, tag=True, kw_only=True):
     ordered_at: float
     workers: Workers
     meetings: dict[NodeId, str] = {}
-    """by leading node: `host:port` where its processes meet, once known; none for processes that need not
-    meet"""
+    """by leading node: `host:port` at which its processes meet, once known; no entry if they need not meet"""
 
 
 class Training(msgspec.Struct, tag=True, kw_only=True):
@@ -85,7 +84,7 @@ MOVES: dict[type[Phase], frozenset[type[Phase]]] = {
 
 
 class IllegalMove(RuntimeError):
-    """A phase that cannot follow the present one: a programmer's error."""
+    """The phase cannot follow the present one: an error in the program."""
 
 
 def check_move(before: Phase, after: Phase) -> None:

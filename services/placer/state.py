@@ -29,11 +29,11 @@ from shared.domain.tally import Tally
 K = TypeVar("K")
 
 ENDED_REMEMBERED = 2_000
-"""ended placements that are kept: a plan made seconds after the end of one may still list it"""
+"""ended placements whose ids are kept: a plan made seconds after a placement's end may still list it"""
 
 
 class Placed(msgspec.Struct, kw_only=True):
-    """A placement from the plan that made it to its last worker's end."""
+    """A placement with its phase, from the plan that made it to the end of its last worker."""
 
     placement_id: PlacementId
     job_id: JobId
@@ -43,7 +43,7 @@ class Placed(msgspec.Struct, kw_only=True):
     """a measurement on one GPU, not training"""
     round: int = 0
     number: int = 0
-    """its place in the order in which placements came"""
+    """its number in the order in which placements were added"""
     refused: bool = False
     """whether PlacementRefused was published about it"""
     phase: Phase = msgspec.field(default_factory=Waiting)
@@ -71,7 +71,7 @@ class Placed(msgspec.Struct, kw_only=True):
 
     @property
     def copies(self) -> bool:
-        """Whether it is a gang of copies that train by themselves: if one ends, the others run on."""
+        """Whether its gang consists of copies, which train independently: if one ends, the others go on."""
         return self.trained and gangs.merges(self.gang)
 
     @property
@@ -117,8 +117,8 @@ class State(msgspec.Struct, kw_only=True):
     waiting: dict[PlacementId, None] = {}
     """waiting placements, oldest first"""
     candidates: dict[PlacementId, None] = {}
-    """waiting placements that may be able to start: they are new, or something ended that they may wait
-    for"""
+    """waiting placements that may be able to start, since they are new or something ended that may have kept
+    them waiting"""
     coming_up: dict[PlacementId, None] = {}
     """placements that are coming up"""
     changed: dict[PlacementId, None] = {}

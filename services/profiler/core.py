@@ -1,11 +1,11 @@
 """The profiler's decisions: when a round opens, when a run has failed, when a job is profiled.
 
-After every fact that matters the core publishes all that its state shows to be outstanding. What was
-published before has the same id, and the shell drops it.
+After every fact that matters the core publishes all facts that are due by its state. A fact that it has
+published before has the same id, so the shell drops it.
 
 A round opens with measurements that may take GPUs from jobs. With `at_once`, jobs are measured within a round
-too, on idle GPUs only: as soon as a job is submitted or a node comes, and `settle_s` after GPUs came free,
-because jobs that are planned there start first.
+too, on idle GPUs only: at once after a job was submitted or a node came, and `settle_s` after GPUs came free,
+since jobs that are planned on them go first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -78,10 +78,10 @@ class Profiler:
         """All times are cluster seconds.
 
         `timeout_s`: how long a measurement may run. `attempts`: failed measurements after which a job does
-        not use a GPU type, and rounds for which it waits for a type that is away. `bucket_bytes`: size of a
-        gradient bucket (see `unhidden_share`). `every_job`: jobs of known workloads are measured too. `law`:
-        the equations that tell overlap patterns apart. `settle_s`: time until GPUs that came free are used to
-        measure.
+        not use a GPU type, and rounds for which a job waits for a type without an open node. `bucket_bytes`:
+        size of a gradient bucket (see `unhidden_share`). `every_job`: jobs of known workloads are measured
+        too. `law`: the equations by which overlap patterns are recognised. `settle_s`: time after which GPUs
+        that came free are used to measure.
         """
         self.state = State(every_job=every_job)
         self._round_s = round_s
@@ -162,7 +162,7 @@ class Profiler:
         return [*self._fit_new(), *self._failures(now), *self._verdicts(now, self._touched(fact))]
 
     def _touched(self, fact: Event) -> dict[JobId, UnprofiledJob]:
-        """The jobs that `fact` may have brought to an end."""
+        """The jobs of which `fact` may have completed the profile."""
         jobs = self.state.jobs
         match fact:
             case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
@@ -227,7 +227,7 @@ class Profiler:
     # ---- runs
 
     def _limits(self) -> Iterator[tuple[PendingRun, float]]:
-        """The runs under way, each with its time limit; one that has not started has a round's time more."""
+        """The runs under way, each with its time limit; until it starts, a run has a round's length more."""
         for placement_id, run in self.state.runs.items():
             if not run.failure and placement_id not in self._given_up:
                 began = run.planned_at + self._round_s if run.started_at is None else run.started_at

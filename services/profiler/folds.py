@@ -1,7 +1,7 @@
-"""How each fact changes the state. One function a fact, and the table of them at the end.
+"""How each fact changes the state: a function for each fact, and their table at the end.
 
-A run leaves the state when its `ProfileMeasured` or `ProfileFailed` is in the stream. What ends it some
-other way (a lost node, a refusal) only marks it as over: the core then publishes the `ProfileFailed`.
+A run leaves the state when its `ProfileMeasured` or `ProfileFailed` is in the stream. If anything else ends a
+run (a lost node, a refusal), the fold only marks it as failed; the core then publishes the `ProfileFailed`.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,9 +39,9 @@ from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
 RUNS_REMEMBERED = 1_000
-"""ended runs that are kept, because their measurements may come late"""
+"""ended runs that are kept, since their measurements may arrive late"""
 WORKLOADS_REMEMBERED = 10_000
-"""the oldest is forgotten first, and measured again if it returns"""
+"""workloads whose measurements are kept; a job of a workload that was forgotten is measured again"""
 
 F = TypeVar("F")
 V = TypeVar("V")
@@ -125,7 +125,7 @@ def _count_away(state: State) -> None:
 
 
 def _is_asked(state: State, fact: ProfileEvent) -> bool:
-    """Whether this node was to make this measurement; other reports are ignored."""
+    """Whether this node was ordered to make this measurement; reports of others are ignored."""
     run = state.runs.get(fact.placement_id)
     plan = run.plan if run is not None else state.ended.get(fact.placement_id)
     asked = None if plan is None else (plan.job_id, plan.node_id, plan.gpu_type)

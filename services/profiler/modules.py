@@ -17,8 +17,8 @@ DIGITS = 6
 def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> TimeModules:
     """The modules: means of compute and update times, `data` for loading, and the overlap pattern.
 
-    A measurement on one GPU does not show which part of the exchange the backward pass cannot hide: the
-    caller sets `unhidden`.
+    A measurement on one GPU does not show which part of the exchange the backward pass cannot hide, so the
+    caller has to set `unhidden`.
     """
     return TimeModules(
         data=tuple(data),
@@ -36,8 +36,8 @@ def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> Tim
 def overlap_pattern(measured: Measured, law: Law = OURS) -> int:
     """The pattern of eq. 1 whose prediction is nearer to the measured iteration times.
 
-    On one GPU nothing is communicated and nobody is waited for: T_c = T_w = 0. The distance is the sum
-    of absolute differences over the iterations. Where both predict the same, pattern 1.
+    On one GPU there is no communication and no wait for other ranks: T_c = T_w = 0. The distance is the sum
+    of absolute differences over the iterations. If both patterns predict the same, the result is pattern 1.
     """
     return min((OVERLAPPED, IN_SEQUENCE), key=lambda pattern: _distance_s(measured, pattern, law))
 

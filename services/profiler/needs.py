@@ -1,4 +1,4 @@
-"""What a job still needs before it is profiled. Pure questions about the state."""
+"""What a job still needs before it is profiled. Pure functions of the state."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ from services.profiler.state import State, UnprofiledJob
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """time modules by workload and type that are fitted and not yet published"""
 NODES_BELIEVED = 2
-"""so many nodes have to lack a job's program before it counts as missing on all"""
+"""number of nodes that must lack a job's program before it counts as missing on all nodes of the type"""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """The types a job may use, by what is known of each."""
+    """The GPU types that a job may use, sorted by what is known of them."""
 
     usable: dict[GpuType, TimeModules]
     excluded: dict[GpuType, str]
@@ -34,9 +34,9 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 class Types(msgspec.Struct, frozen=True):
     seen: tuple[GpuType, ...]
-    """all that were ever there, in alphabetical order"""
+    """all types that nodes ever had, in alphabetical order"""
     open: frozenset[GpuType]
-    """those of which some node may start something now"""
+    """types of the nodes on which something may start now"""
 
 
 def types_of(state: State) -> Types:
@@ -55,8 +55,8 @@ def allowed_types(job: UnprofiledJob, types: Types) -> tuple[GpuType, ...]:
 def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, patience: int) -> Needs:
     """What is known about `job` on each type.
 
-    A type without an open node is waited for, during `patience` rounds, if the job names it or has no other
-    type that it can use; it is excluded after that, or at once where it is not waited for.
+    If a type has no open node, the job waits for it during `patience` rounds, provided that the job names the
+    type or can use no other. After that, or at once if the job does not wait, the type is excluded.
     """
     published = state.modules.get(job.fingerprint, {})
     raw = state.raw.get(job.fingerprint, {})
@@ -84,9 +84,11 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
 
 
 def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
-    """Why the job cannot be started on a type: too many of its nodes lack the program; None: it may be.
+    """Why the job cannot be started on a type: its program is missing there. None: perhaps it can.
 
-    Nodes are believed when they are `NODES_BELIEVED`, or all that are open, and none measures the workload.
+    It counts as missing if enough nodes lack it, and none of the type is measuring the workload. Enough are
+    all open nodes of the type, or `NODES_BELIEVED`: of this type if the job was measured anywhere, else of
+    any type.
     """
     if not job.absent or any(
         run.fingerprint == job.fingerprint and run.plan.gpu_type == gpu_type and not run.failure

@@ -15,15 +15,15 @@ PREFIX = "profile-"
 
 
 class _Room(msgspec.Struct):
-    """A node's room while runs are placed."""
+    """Free GPUs of a node while measurements are assigned to nodes."""
 
     node_id: NodeId
     gpu_type: GpuType
     gpus: int
     free: int
-    """GPUs that no measurement holds: a job that trains there gives way"""
+    """GPUs that no measurement holds; a job that trains on one is preempted for the measurement"""
     idle: int
-    """GPUs that nobody holds"""
+    """GPUs that neither a job nor a measurement holds"""
 
 
 def opening_runs(
@@ -32,21 +32,21 @@ def opening_runs(
     """The measurements that a round begins with. They may take GPUs from jobs that train.
 
     A type is measured on the node with the most idle GPUs or, when no GPU of the type is idle, on the node
-    with the most GPUs, ties by id. A GPU carries at most one measurement; one without a GPU waits for the
-    next round.
+    with the most GPUs; the lowest id breaks ties. A GPU gets at most one measurement. A measurement for which
+    no GPU is left waits for the next round.
     """
     return _runs(state, fits, types, patience, str(round_number), idle_only=False)
 
 
 def added_runs(state: State, fits: Modules, types: Types, patience: int) -> tuple[ProfileRun, ...]:
-    """Measurements to make within a round, on idle GPUs only; at most one for each job and type."""
+    """Measurements to add within a round, on idle GPUs only; at most one for each job and type."""
     return _runs(state, fits, types, patience, f"{state.round}-{state.additions}", idle_only=True)
 
 
 def _runs(
     state: State, fits: Modules, types: Types, patience: int, serial: str, *, idle_only: bool
 ) -> tuple[ProfileRun, ...]:
-    """A measurement on each type that a job still needs, jobs in the order of their submission.
+    """A measurement for each type that a job still needs, in the order of the jobs' submission.
 
     Jobs of one workload share its measurements.
     """

@@ -12,8 +12,8 @@ from shared.domain.nodes import KnownNode
 class Exclusion(msgspec.Struct, frozen=True):
     reason: str
     final: bool
-    """true: the agent was sure; then it holds for every job of the workload, if the workload runs
-    elsewhere"""
+    """true: the agent was sure that the job never runs on the type. If the workload runs on another type,
+    this holds for all jobs of the workload"""
 
 
 class UnprofiledJob(msgspec.Struct, kw_only=True):
@@ -24,14 +24,14 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     """key of its measurements: see `State.measured_as`"""
     failed_runs: dict[GpuType, int] = {}
     added: list[GpuType] = []
-    """types that it was measured on within a round; if that failed, the next try waits for a round to open"""
+    """types on which it was measured within a round; if that failed, the next try is in a round's opening"""
     rounds_without_node: dict[GpuType, int] = {}
     """by type: rounds in a row in which no node of it was open"""
     excluded: dict[GpuType, Exclusion] = {}
     absent: dict[NodeId, str] = {}
     """nodes that lack its program, script, folder or image, each with its agent's message"""
     measured: bool = False
-    """whether a run of its own brought numbers"""
+    """whether a run of this job, not only of another job of its workload, brought measurements"""
 
 
 class PendingRun(msgspec.Struct, kw_only=True):
@@ -42,14 +42,14 @@ class PendingRun(msgspec.Struct, kw_only=True):
     planned_at: float
     started_at: float | None = None
     failure: str = ""
-    """why it brings no measurement; empty: it still may"""
+    """why it will bring no measurement; empty: it may still bring one"""
     excused: bool = False
     """true: the failure says nothing about the job and does not count as an attempt"""
 
 
 class State(msgspec.Struct, kw_only=True):
     every_job: bool = False
-    """true: each job is measured by itself, whatever is known of its workload"""
+    """true: every job is measured, even if its workload was measured before"""
     round: int = -1
     """number of the last round that was opened"""
     additions: int = 0
@@ -58,7 +58,7 @@ class State(msgspec.Struct, kw_only=True):
     """not profiled yet, in the order of submission"""
     runs: dict[PlacementId, PendingRun] = {}
     ended: dict[PlacementId, ProfileRun] = {}
-    """the last runs that ended; their numbers may come late"""
+    """the last runs that ended; their measurements may arrive late"""
     nodes: dict[NodeId, KnownNode] = {}
     workers: dict[NodeId, dict[PlacementId, int]] = {}
     """GPUs in use on a node, or ordered to be, by placement"""

@@ -1,4 +1,4 @@
-"""The core's outside work, fits of measurements, and the answers."""
+"""Work that the core orders outside: fits of measurements; and its results."""
 
 import msgspec
 

@@ -88,9 +88,9 @@ from shared.runtime.process.reports import reports
 FOLLOWERS_MAX = 64
 """event streams that are followed at once"""
 HUNG_UP_POLL_REAL_S = 1.0
-"""how often a stream without new facts checks that its client is still there"""
+"""interval at which a stream without new facts checks whether its client is still connected"""
 JUDGED_AGAIN_REAL_S = 1.0
-"""how often a stream checks that the token by which it was opened still counts"""
+"""interval at which a stream checks whether the token with which it was opened is still valid"""
 
 CALLER = web.RequestKey("caller", Identity)
 JUDGED_AT = web.RequestKey("judged_at", float)
@@ -101,7 +101,7 @@ B = TypeVar("B")
 
 
 class Api:
-    """The handlers, one an operation, and the routes to them."""
+    """A handler for each operation, and the routes to them."""
 
     def __init__(
         self,
@@ -301,7 +301,7 @@ class Api:
         return answer(await self._forwarding.ask(asked, PolicyChoice))
 
     async def _judge(self, policy: str) -> None:
-        """Raises Refusal for a policy that could not plan, Unavailable where no planner judges it."""
+        """Raises Refusal for a policy that cannot plan, Unavailable if no planner answers."""
         reply = await self._bus.ask(JudgePolicy(policy=policy), self._settings.ask_timeout_real_s)
         if isinstance(reply, Refused):
             raise Unavailable(reply.reason)
@@ -315,7 +315,7 @@ class Api:
         wanted = decode_query(OutputQuery, request.query)
         job_id = JobId(_id(request))
 
-        await self._job(job_id)  # an unknown one is refused before the first line
+        await self._job(job_id)  # an unknown job is refused before the first line
         reader = Reader(
             self._bus,
             job_id,
@@ -394,9 +394,9 @@ class Api:
         return self._authorization.still(shown_in(request.headers), request[CALLER])
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
-        """The `newest` last facts of those that were asked for, up to sequence `last`."""
+        """The last facts that `wanted` asks for, as many as its `newest`, up to sequence `last`."""
         count = wanted.newest or 0
-        # Without a job all facts are asked for, so the newest are the last of the stream.
+        # Without a job all facts are wanted, so the newest ones are at the end of the stream.
         after = wanted.after if wanted.job else max(wanted.after, last - count)
         found: deque[Record] = deque(maxlen=count)
         idle_real_s = self._settings.ask_timeout_real_s
@@ -412,7 +412,7 @@ class Api:
         return found
 
     async def _of_job(self, job: str, after: int, last: int | None, newest: int | None = None) -> Fetched:
-        """The facts about a job without reading the whole stream, and where to read on in the stream."""
+        """The facts about a job without reading the whole stream, and from where to read on in it."""
         wanted = Wanted(job=job, after=after, last=last, newest=newest)
         return await fetched(self._bus, wanted, self._settings.ask_timeout_real_s)
 
@@ -482,7 +482,7 @@ def _asked_for(record: Record, wanted: EventsQuery) -> bool:
 
 
 def _planner_judges(policy: str) -> bool:
-    """Whether the planner has to load the policy: only its code knows its options, or if it is one at all."""
+    """Whether the planner has to load the policy: only its code shows its options, and that it is one."""
     try:
         name, options = parted(policy)
     except ValueError:

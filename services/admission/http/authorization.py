@@ -19,7 +19,7 @@ FAILURES_MAX = 20
 """wrong tokens from one address within `WITHIN_S`; more are answered 429"""
 WITHIN_S = 60.0
 ADDRESSES_MAX = 1_024
-"""addresses whose wrong tokens are counted; of more, the longest silent is forgotten"""
+"""addresses whose wrong tokens are counted; beyond that, the one that was silent for longest is forgotten"""
 BEARER = "bearer"
 
 
@@ -33,7 +33,7 @@ class Authorization:
         self._counts = {"unknown": 0, "forbidden": 0}
 
     def admit(self, shown: str, address: str, needed: Role, operation: str) -> Identity:
-        """The identity behind a header Authorization. Raises Refusal."""
+        """The identity behind the value of a header `Authorization`. Raises Refusal."""
         caller = self._holder(shown)
         if caller is None:
             raise self._unknown(shown, address, operation)
@@ -46,7 +46,7 @@ class Authorization:
         return caller
 
     def still(self, shown: str, caller: Identity) -> bool:
-        """Whether a token is still valid as it was at first: not expired, revoked or changed since."""
+        """Whether a token still has the same identity: it has not expired, been revoked or changed."""
         return self._holder(shown) == caller
 
     def metrics(self) -> Sequence[Metric]:
@@ -83,7 +83,10 @@ class Authorization:
 
 
 def shown_in(headers: CIMultiDictProxy[str]) -> str:
-    """The value of the header Authorization; of several, one that is refused: a proxy may read another."""
+    """The value of the header `Authorization`.
+
+    Several values are joined to one that is refused, since a proxy may have checked another of them.
+    """
     return ", ".join(headers.getall("Authorization", ()))
 
 

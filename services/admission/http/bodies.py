@@ -13,7 +13,7 @@ from shared.runtime.error_wording import worded
 from shared.runtime.files import InvalidFile, parse
 
 YAML_BYTES_MAX = 65_536
-"""reading so much YAML takes 0.2 s, during which nothing else is answered"""
+"""largest YAML body; reading it takes 0.2 s, in which no other request is answered"""
 
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
@@ -52,7 +52,7 @@ def _from_json(kind: type[T], body: bytes) -> T:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # NaN and Infinity are no JSON, but many writers emit them: read them to name their field.
+        # NaN and Infinity are not JSON, but many programs write them: read them, to name their field.
         return msgspec.convert(_lenient(body), kind)
 
 

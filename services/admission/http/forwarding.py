@@ -26,7 +26,7 @@ CATCH_UP_POLL_REAL_S = 0.02
 BUS_RETRY_REAL_S = 1.0
 LEADER_RETRY_REAL_S = 0.1
 HAND_ON_REAL_S = 2.0
-"""how long the leading admission may take to answer, before the leader of that moment is asked"""
+"""seconds that the leading admission has to answer; after that the then leading one is asked"""
 
 M = TypeVar("M", bound=Message)
 
@@ -51,13 +51,13 @@ class Forwarding:
     async def ask(self, question: OwnQuestion, kind: type[M], advice: str = "try again") -> M:
         """The reply of the core that leads, here or elsewhere, once the facts behind it are stored.
 
-        `advice`: what the client should do where no reply comes. Raises Refusal.
+        `advice`: what the client should do if no reply comes. Raises Refusal.
         """
         if why := self._bus.why_not_stored():
             raise Refusal(problems.unavailable(f"nothing can be stored: {why}; try again later"))
         limit_s = self._settings.ask_timeout_real_s
         if self._inbox is None:
-            limit_s += self._settings.lease_real_s  # until another leads
+            limit_s += self._settings.lease_real_s  # the time until another instance leads
         try:
             async with self._clock.within(limit_s):
                 reply = await self._reply(question, kind)
@@ -71,7 +71,7 @@ class Forwarding:
         return reply
 
     async def _reply(self, question: OwnQuestion, kind: type[M]) -> Message:
-        """Ask the leader, which may change meanwhile: a submission is recognised by its key."""
+        """Ask the leader, again if it changes meanwhile: a submission that was stored is known by its key."""
         while True:
             inbox = self._inbox
             try:

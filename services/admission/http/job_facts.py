@@ -16,21 +16,21 @@ class Wanted(NamedTuple):
     after: int
     """stream sequence after which facts are wanted"""
     last: int | None
-    """the last sequence that is wanted; None: the newest there is"""
+    """the last sequence that is wanted; None: that of the newest fact"""
     newest: int | None = None
-    """how many facts, the newest ones; None: all"""
+    """number of facts, the newest ones; None: all"""
 
 
 class Fetched(NamedTuple):
     records: list[Record]
     after: int
-    """where to read on in the stream, for what is missing"""
+    """sequence after which to read the stream for the facts that are missing"""
 
 
 async def fetched(bus: FactsAndQuestions, wanted: Wanted, limit_real_s: float) -> Fetched:
-    """The job's facts; none of them where the monitor is away or does not know enough of them.
+    """The job's facts; none if the monitor is away or does not know enough of them.
 
-    The stream then has to be read from `after`, which is as late as possible without missing a fact.
+    The stream then has to be read from `after` on, the latest sequence at which no fact is missed.
     """
     nothing = Fetched([], wanted.after)
     try:

@@ -10,7 +10,7 @@ from schemas.subjects import FACT_SUBJECTS
 from shared.runtime.bus.contract import Batch, Facts, Record, Unavailable
 
 SILENCE_REAL_S = 60.0
-"""how long stored facts may take to come: they may have to be read from the archive"""
+"""seconds that stored facts may take to come, since they may have to be read from the archive"""
 
 
 async def records(
@@ -19,8 +19,8 @@ async def records(
     """Facts with a sequence above `after`, up to `last`; without `last`, as they come.
 
     All subjects are read, so that the fact `last` is seen, whatever it is about. After `idle_real_s` without
-    a fact `wanted` decides whether to go on waiting: the client may have hung up. Raises Unavailable if
-    facts up to `last` do not come, since a part must not pass for the whole.
+    a fact, `wanted` decides whether to go on waiting, since the client may have hung up. Raises Unavailable
+    if facts up to `last` do not come: an incomplete response must not look complete.
     """
     if last is not None and after >= last:
         return
@@ -35,7 +35,7 @@ async def records(
                 if batch is None:
                     return
                 for record in batch:
-                    if record.seq > after:  # a batch may come twice
+                    if record.seq > after:  # a batch may be delivered twice
                         yield record
                         after = record.seq
                 after = max(after, batch.last)
@@ -53,11 +53,11 @@ async def records(
 
 
 async def _close(source: AsyncIterator[Batch], pending: asyncio.Future[Batch | None]) -> None:
-    """End the reading: a reader that is left open would hold its subscription."""
+    """Close the reader: one that is left open would keep its subscription."""
     pending.cancel()
     await asyncio.wait({pending})
     if not pending.cancelled():
-        pending.exception()  # asyncio reports exceptions that nobody retrieved; the reader is gone
+        pending.exception()  # retrieved, so that asyncio does not report it
     if isinstance(source, AsyncGenerator):
         await source.aclose()
 
@@ -72,5 +72,5 @@ def line(record: Record) -> bytes:
 
 
 def about(event: Event, job_id: str | None) -> bool:
-    """Whether the fact is about the job; with no job given, all are."""
+    """Whether the fact is about the job; without a job, every fact counts."""
     return job_id is None or getattr(event, "job_id", None) == job_id

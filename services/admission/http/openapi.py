@@ -25,7 +25,7 @@ _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 @cache
 def document() -> bytes:
-    """The document of this API. To make it takes longer than an API's start, and few ask for it."""
+    """The document of this API, made on request: making it takes longer than starting the API."""
     return msgspec.json.encode(openapi(OPERATIONS))
 
 
@@ -76,7 +76,7 @@ def _operation(each: Operation) -> Json:
     if each.body is not None:
         kinds = [JSON_TYPES[0], YAML_TYPES[0]]
         described["requestBody"] = {"required": True, "content": _content(kinds, each.body)}
-    if each.keyed:  # the same key again: the same answer, nothing created
+    if each.keyed:  # with a repeated key the answer is the same, and nothing is created
         again = {"description": "Known already.", "content": _content([kind], each.reply)}
         described["responses"]["200"] = again
     return described
@@ -98,7 +98,7 @@ def _query_parameters(query: type) -> list[Json]:
 
 
 def _inlined(schema: Json, schemas: Mapping[str, Json]) -> Json:
-    """A parameter's schema without references: those of queries are in no component."""
+    """A parameter's schema without references, since the types of queries are no components."""
     if "$ref" in schema:
         return schemas[schema["$ref"]]
     if "items" in schema:

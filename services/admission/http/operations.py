@@ -71,12 +71,12 @@ class EventsQuery(File, frozen=True, kw_only=True):
     follow: bool = False
     """true: the response goes on with new facts as they come"""
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] | None = None
-    """how many stored facts to begin with, the newest ones; 0 with `follow`: new facts only"""
+    """number of stored facts to begin with, the newest ones; 0 with `follow`: new facts only"""
 
 
 class OutputQuery(File, frozen=True, kw_only=True):
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] = 1_000
-    """how many of the lines that agents keep to begin with, the newest ones"""
+    """number of kept lines to begin with, the newest ones"""
     rank: Annotated[int, Meta(ge=0)] | None = None
     """the process whose lines are wanted; None: all processes"""
     follow: bool = False
@@ -106,7 +106,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: type | None = None
     query: type = NoQuery
     role: Role = Role.VIEWER
-    """the least role that may request it"""
+    """the lowest role that may request it"""
     keyed: bool = False
     """true: takes an idempotency key"""
 

@@ -22,8 +22,8 @@ Look = Callable[[], Awaitable[JobView]]
 class Reader:
     """Asks the agents for lines that were not read before.
 
-    `rank`: the process whose lines are wanted; None: all. `newest`: how many lines an agent gives of a
-    process that is read for the first time.
+    `rank`: the process whose lines are wanted; None: all. `newest`: number of lines of a process to begin
+    with.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ async def output_lines(
         if not follow():
             return
         yield lines
-    if follow():  # the last process to go may print after the job's end is known
+    if follow():  # a process may print after the job's end is known
         await asyncio.sleep(POLL_REAL_S)
         lines = await reader.read(view.nodes)
         if follow():

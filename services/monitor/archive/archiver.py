@@ -1,7 +1,7 @@
-"""Copies the streams into the archive, and trims them as far as they are archived and nobody needs them.
+"""Copies the streams into the archive, and trims what is archived and no service needs any more.
 
-Only the leading instance of the monitor does so. An error stops the trimming and nothing else, and is
-reported as a trouble of the monitor (`hopyard status`).
+Only the leading instance of the monitor does so. An error stops only this work, and is reported as a trouble
+of the monitor (`hopyard status`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -122,7 +122,7 @@ class Archiver:
                 pass
             await self._trim(kind)
         except Unavailable as error:
-            log.info("not archived", kind=kind, reason=str(error))  # the bus itself says that it is away
+            log.info("not archived", kind=kind, reason=str(error))  # the bus reports it
             return
         except (NotArchived, OSError) as error:
             trouble = f"{kind} are not archived, so none is dropped: {error}"
@@ -182,7 +182,7 @@ class Archiver:
         return True
 
     def _check_whole(self, kind: ArchiveKind, first: int, last: int, rows: Sequence[Stored]) -> None:
-        """Check that no fact is missing between the first and the last; samples may be.
+        """Check that no fact between the first and the last is missing; of samples some may be.
 
         Raises NotArchived.
         """
@@ -251,7 +251,8 @@ class Archiver:
     async def oldest_needed(self) -> int:
         """The oldest fact that must stay in the stream.
 
-        Some service would read from it on if it started now, or leads by it. Raises Unavailable.
+        A service that started now would begin to read there, or it is the fact by which an instance leads.
+        Raises Unavailable.
         """
         return min([await self._oldest_needed_by(name) for name in NAMES])
 
@@ -269,7 +270,7 @@ class Archiver:
 
 
 def _nothing(question: Question) -> Message:
-    """The answer of a stack that keeps no archive."""
+    """The answer to a question about the archive in a stack that keeps none."""
     match question:
         case ReadArchive():
             return ArchivePage(messages=(), upto=question.after, begins=0)

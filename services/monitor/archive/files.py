@@ -157,7 +157,7 @@ def _database() -> Iterator[duckdb.DuckDBPyConnection]:
         with interruptible(), _in_memory().cursor() as table:
             yield table
     except duckdb.Error:
-        _in_memory.cache_clear()  # after some errors a connection answers no further query
+        _in_memory.cache_clear()  # after some errors DuckDB's connection answers no further query
         raise
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from schemas.questions import ArchiveKind
 
 BYTES_AT_MOST = 32 * 1024 * 1024
-"""a file takes no further message once it has this much"""
+"""size from which on a file takes no further message"""
 TRIMMED_TO = 0.8
-"""share of its allowed size to which a stream is trimmed; below 1, so that not every new fact trims it
-again"""
+"""share of the allowed size to which a stream is trimmed; below 1, since otherwise every new fact would trim
+it again"""
 _NAME = re.compile(r"(?P<kind>facts|observations)-(?P<first>[0-9]{12})-(?P<last>[0-9]{12})\.parquet")
 
 

@@ -5,12 +5,13 @@ Variables: weights p, means μ, variances v of two normal components.
 Formulation: maximise Σ_i log Σ_k p_k N(x_i; μ_k, v_k), v_k ≥ `FLOOR`, by expectation maximisation (Dempster,
 Laird and Rubin 1977), of which no step makes the likelihood smaller.
 
-It starts from the cut of x into two runs with the least sum of squares within them: the optimum of 2-means,
-which on a line is one of n − 1 cuts. Nothing is drawn at random. More starts find likelier fits that mean
-nothing: a component on two times that happen to be equal.
+The maximisation starts from the cut of the sorted times into two parts with the least sum of squares within
+them: the optimum of 2-means, which for numbers is one of n − 1 cuts. There are no random starts: more starts
+would find fits that are more likely but meaningless, with a component on two times that happen to be equal.
 
-Two components are taken when their Bayesian information criterion is below that of one, each is carried by
-at least `SUPPORT` times, and the fit converged; else the loader counts as stable, with one component.
+Two components are accepted if their Bayesian information criterion is below that of one component, each is
+the likelier one for at least `SUPPORT` times, and the fit converged. Otherwise the loader counts as stable,
+with one component.
 """
 
 import math
@@ -24,13 +25,13 @@ from services.profiler.modules import one_mode, rounded
 from shared.domain.iteration import Column
 
 SUPPORT = 2
-"""least times that a component must be the likelier one for"""
+"""smallest number of times for which a component must be the likelier one"""
 RELATIVE_NOISE = 1e-3
-"""times whose spread is below this share of their mean are one value"""
+"""times whose spread is below this share of their mean count as equal"""
 FLOOR = 1e-4
 """least variance, of standardised times: without it a component on a single time would be endlessly likely"""
 TOLERANCE = 1e-3
-"""of the mean log-likelihood; a step that gains less is the last"""
+"""gain of the mean log-likelihood below which a step is the last"""
 STEPS_MOST = 200
 TINY = 1e-12
 
@@ -41,7 +42,7 @@ class Mixture(msgspec.Struct, frozen=True, kw_only=True):
     weight: Column
     mean: Column
     variance: Column
-    """as found; the floor belongs to the likelihood alone"""
+    """as found: `FLOOR` is applied only when likelihoods are computed"""
 
 
 class FittedMixture(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ class FittedMixture(msgspec.Struct, frozen=True, kw_only=True):
     log_likelihood: float
     """log-likelihood of all times together"""
     carried: int
-    """the number of times that each component is the likelier one for; of the two numbers, the smaller"""
+    """the number of times for which a component is the likelier one; the smaller number of the two"""
     converged: bool
 
 
