@@ -1,4 +1,4 @@
-"""The archive of a running stack, read by asking its monitor."""
+"""Reads the archive of a running stack by asking its monitor."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Backs a whole stack up into one file, while it runs.
 
-Snapshots of services are taken before their cursors and claims, and those before the facts: what a file
-holds is then what a crash of all services would have left, which every service comes back from.
+Snapshots of services are copied first, then their cursors and claims, then the facts. So the file holds a
+state as after a crash of all services, from which every service can start.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DE
 STREAM_OF = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
 OF_FOLDER = ("cluster.json", "catalogue.json")
 THE_STACKS = "the stack itself"
-"""the name of the source of settings that `hopyard up` decides"""
+"""source of the settings that `hopyard up` decides, in the list of settings"""
 HIDDEN = "***"
 STORE_TIMEOUT_S = 120.0
 LINES_AT_ONCE = 10_000
@@ -61,15 +61,15 @@ class BackedUp(Message, frozen=True, kw_only=True):
     bytes: int
     facts: int
     last_seq: int
-    """of the facts"""
+    """sequence of the newest fact"""
     store_lines: int
     archived: int
-    """files"""
+    """number of archived files"""
     damaged: tuple[str, ...]
-    """files of the archive that were so before"""
+    """files of the archive that were damaged before"""
     checkpoints: int
     left_out: str
-    """that jobs need, and where it is; empty: nothing"""
+    """what jobs need and the backup lacks, and where it is; empty: nothing"""
     made_at: float
 
 
@@ -77,7 +77,7 @@ class BesideNats(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a stack that are not in NATS."""
 
     data: Path | None
-    """its folder, where it is on this machine"""
+    """its data folder; None: it is not on this machine"""
     settings: SettingsView
     version: str
     """of hopyard"""
@@ -147,8 +147,8 @@ async def _copy_archive(
 ) -> tuple[int, tuple[str, ...]]:
     """Copy the archive, after the streams; returns the number of files, and which are damaged.
 
-    The archive has all that the streams had dropped by then. Its facts that came later are left out: in a
-    restored stack other facts will have their sequences.
+    The archive then has every message that the streams have dropped. Facts that are newer than the copied
+    stream are left out: in a restored stack other facts will have their sequences.
     """
     owner_only.make_folder(folder)
     ends = {kind: streams[stream].last_seq for kind, stream in STREAM_OF.items()}
@@ -174,7 +174,7 @@ async def _copy_stream(connection: Connection, stream: str, folder: Path) -> Str
 
 
 async def _copy_store(connection: Connection, file: Path) -> int:
-    """What the estimator knows, as `hopyard store export` writes it; how many lines. Raises Failure."""
+    """Copy what the estimator knows, as `hopyard store export` does; returns the lines. Raises Failure."""
     questions, after, lines = JetStreamQuestions(connection), 0, 0
     with owner_only.appended(file) as out:
         out.write(encoded(Header(version=VERSION)) + b"\n")

@@ -1,7 +1,7 @@
 """Checkpoints of unfinished jobs for a backup: the newest complete one of each.
 
-They are those that the plug-in writes: a file is named for its samples and the CRC-32 of its bytes. A folder
-may be the job's account's, so what is in it is nothing but data: no link is followed.
+These are the files that the plug-in writes, named after their samples and the CRC-32 of their bytes. A job's
+account may own the folder and put anything there, so no link in it is followed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ PART = re.compile(rf"(?P<job>[A-Za-z0-9_-]+)/(?P<name>{NAME.pattern})")
 BLOCK = 1 << 20
 LOOKS = 3
 IN_JOB = "checkpoints"
-"""the folder within the job's"""
+"""the folder of checkpoints within a job's folder"""
 
 
 class WantedCheckpoints(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class WantedCheckpoints(msgspec.Struct, frozen=True):
     """`jobs_folder`"""
     jobs: tuple[JobId, ...]
     elsewhere: tuple[JobId, ...]
-    """jobs with a folder of their own: on another machine that path may be somebody else's"""
+    """jobs whose checkpoints are in another folder; on another machine its path may belong to another user"""
     bytes_max: int
 
 
@@ -64,7 +64,7 @@ def wanted(folder: str, jobs: Iterable[JobView], bytes_max: int) -> WantedCheckp
 
 
 def size_of(want: WantedCheckpoints) -> tuple[int, int]:
-    """How many jobs have checkpoints now, and how many bytes these have at most, before any is read."""
+    """(number of jobs with checkpoints, largest number of bytes that these can have), without reading any."""
     sizes = [size for job in want.jobs if (size := _size(want.folder, job))]
     return len(sizes), sum(sizes)
 
@@ -78,13 +78,13 @@ def _size(folder: Path, job: JobId) -> int:
 
 
 def check_room(want: WantedCheckpoints, target: Path) -> str:
-    """What will be copied, in words. Raises Failure if it is more than is allowed, or than fits."""
+    """What will be copied, in words. Raises Failure if it is larger than allowed, or does not fit."""
     count, size = size_of(want)
     text = f"checkpoints of {plural(count, 'job')}, {memory(size)}"
     if size > want.bytes_max:
         raise Failure(f"{text}: more than {memory(want.bytes_max)} (--checkpoints-max)")
     free = shutil.disk_usage(target.absolute().parent).free
-    if free < 2 * size:  # beside the file while it is made
+    if free < 2 * size:  # the copies and the backup file exist at the same time
         raise Failure(f"{text}: they need twice that while the file is made, and {memory(free)} are free")
     return text
 
@@ -121,7 +121,7 @@ def restore_all(backup: Backup, into: Path) -> int:
         into.mkdir(exist_ok=True)
         into.chmod(
             owner_only.PASSED if os.geteuid() == 0 else owner_only.FOLDER
-        )  # accounts pass to their jobs
+        )  # so that jobs' accounts can pass through to their folders
     for name in names:
         found = PART.fullmatch(name)
         if found is None:
@@ -150,7 +150,7 @@ def _names(folder: Path, job: JobId) -> Sequence[str]:
 
 @contextlib.contextmanager
 def _opened(folder: Path, job: JobId) -> Iterator[int]:
-    """The job's folder of checkpoints. Raises OSError; also where it, or the job's own, is a link."""
+    """Open the job's folder of checkpoints. Raises OSError, also if it or the job's folder is a link."""
     with contextlib.ExitStack() as stack:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         stack.callback(os.close, descriptor)

@@ -37,7 +37,7 @@ def policies(incomplete: str) -> list[str]:
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """Names that begin so; if there is none, the shell completes the user's own files."""
+    """Names that begin with the text; if there is none, the shell completes names of files."""
     from loadgen.scenarios import scenario_names  # noqa: PLC0415 - brings numpy
 
     return _matching(scenario_names(), incomplete)

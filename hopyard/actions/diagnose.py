@@ -35,7 +35,7 @@ from shared.runtime.damage import REMEDY, ranges_text
 TIMEOUT_S = 5.0
 NATS_PORT = 4222
 NAMED_AT_MOST = 20
-"""violations"""
+"""largest number of violations that are named"""
 
 
 class Check(Message, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ async def _api(client: Client) -> str:
 
 
 async def _nodes(client: Client) -> str:
-    """A lost node is a fault. A draining one is not: somebody asked for it, or the node's time is over."""
+    """A lost node is a fault. A draining one is not: a user drained it, or its time is nearly over."""
     nodes = (await client.nodes()).nodes
     if not nodes:
         raise _CheckFailed("no node has announced itself")
@@ -153,7 +153,7 @@ async def _log(client: Client) -> str:
 
 
 def _known(line: LoggedEvent) -> Event | None:
-    """The fact; None for one of a later version."""
+    """The fact; None: it is of a type that only a later version has."""
     try:
         return line.fact()
     except Malformed:
@@ -214,7 +214,7 @@ async def _services(client: Client) -> str:
 
 
 async def _nats(urls: str) -> str:
-    """What each NATS server answers. If one of several does not, that is a fault; the stack goes on."""
+    """What each NATS server answers. One of several that does not answer is a fault; the stack goes on."""
     return "; ".join([await _greeting_of(url) for url in urls.split(",")])
 
 

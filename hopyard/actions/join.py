@@ -24,7 +24,7 @@ from shared.runtime.state_folder import state_folder
 USUAL = {"nodes": "this-machine", "runner": "process"}
 """settings of such an agent, unless the environment or a settings file says otherwise"""
 OUTPUT = Path("hopyard/output")
-"""where what jobs print is kept, in the folder for the state of programs"""
+"""folder of the jobs' output, below the user's or the system's folder for the state of programs"""
 CONNECT_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.5
 ADMITTED_LIMIT_S = 5.0
@@ -79,7 +79,7 @@ def _my_nats() -> str:
 
 
 def _own_account(settings: Settings) -> dict[str, str]:
-    """Into a stack of this user's on this machine the node is let in without a step more."""
+    """The account for a stack that this user runs on this machine: the node needs no other admission."""
     data = folder_at(Path.cwd(), lambda stack: stack.nats_url == settings.nats_url)
     if data is None or _shown(settings):
         return {}
@@ -88,7 +88,7 @@ def _own_account(settings: Settings) -> dict[str, str]:
 
 
 class _Refused(Failure):
-    """NATS lets in nobody without credentials, and none were given."""
+    """NATS accepts no client without credentials, and none were given."""
 
 
 def _account_once_up(settings: Settings, refusal: _Refused, say: Say) -> dict[str, str]:
@@ -126,7 +126,7 @@ class _Store(JetStreamState):
 
 
 async def _shared(settings: Settings, say: Say) -> Shared:
-    """What the stack has in common with all its processes; waits for the stack, however long."""
+    """The settings that all processes of the stack share; waits for the stack, however long."""
     try:
         connection = Connection(settings, "joining")
     except ValueError as error:
@@ -145,7 +145,7 @@ def _shown(settings: Settings) -> bool:
 
 
 async def _open(connection: Connection, say: Say, settings: Settings) -> None:
-    """A server takes a moment until it knows whom a command has just let in. Raises PermissionError."""
+    """Connect, once NATS answers; a new account may take it a moment. Raises PermissionError."""
     waits, until = False, time.monotonic() + ADMITTED_LIMIT_S
     while True:
         try:
@@ -161,7 +161,7 @@ async def _open(connection: Connection, say: Say, settings: Settings) -> None:
 
 
 async def _look(store: JetStreamState, say: Say) -> Shared:
-    """Ask for the stack's settings, again for a moment: a server may not yet know who answers."""
+    """The stack's settings, once a service has announced them; prints if that takes long."""
     waits, late = False, time.monotonic() + ADMITTED_LIMIT_S
     while True:
         try:

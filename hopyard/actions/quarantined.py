@@ -1,4 +1,4 @@
-"""Facts in quarantine, looked up and released in the state bucket of a stack."""
+"""Looks up and releases facts in quarantine, in the state bucket of a stack."""
 
 from collections.abc import Sequence
 

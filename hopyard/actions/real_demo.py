@@ -48,7 +48,7 @@ CLUSTER = {
         {"prefix": "steady", "count": 1, "gpus": 2, "gpu_type": "steady"},
     ],
 }
-"""six CPU slots on three nodes; how fast each type is stands in the jobs' script"""
+"""six CPU slots on three nodes; the jobs' script defines how fast each type is"""
 SETTINGS: Mapping[str, Value] = {
     "runner": "process",
     "gpus": "cpu:2",  # slots of the CPU also where the machine has GPUs
@@ -78,14 +78,14 @@ JOBS = (
     DemoJob("waves", 24.0, (1,), 8_000),
 )
 BATCH, EPOCH = 32, 4_096
-"""as the script has them"""
+"""batch size and samples of an epoch, as in the script"""
 SHOWN = (JobProfiled, JobStarted, JobPreempted, JobCompleted, JobFailed, JobRejected)
 
 
 class RealDemoSpec(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     run: Path
-    """for sockets, whose paths must be short"""
+    """folder for sockets, whose paths must be short"""
     found: TorchInterpreter
     limit_s: float
 
@@ -144,7 +144,7 @@ def _stack_spec(spec: RealDemoSpec) -> StackSpec:
 
 
 async def _to_the_end(client: Client, spec: RealDemoSpec, say: Say) -> list[JobId]:
-    """Submits the jobs, and prints what happens until the last has ended."""
+    """Submit the jobs, and print what happens until the last has ended."""
     watching = asyncio.ensure_future(_print(client, say))
     began = time.monotonic()
     try:
@@ -157,7 +157,7 @@ async def _to_the_end(client: Client, spec: RealDemoSpec, say: Say) -> list[JobI
 
 
 async def _submitted(client: Client, job: DemoJob, began: float, spec: RealDemoSpec) -> JobId:
-    """Submit the jobs, each when its time has come."""
+    """Submit a job at its time."""
     await asyncio.sleep(max(began + job.after_s - time.monotonic(), 0.0))
     return (await patiently(lambda: client.submit(job_file(job, spec), job.name))).job_id
 

@@ -1,4 +1,4 @@
-"""A scenario's jobs, submitted to a stack that runs already, each when its time has come."""
+"""Submits a scenario's jobs to a running stack, each at its time."""
 
 import asyncio
 import time

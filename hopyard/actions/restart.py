@@ -1,6 +1,6 @@
-"""`hopyard restart`: processes of a stack end in good order one by one, and `hopyard up` starts each again.
+"""`hopyard restart`: ends the processes of a stack in order, one by one; `hopyard up` starts each again.
 
-A process runs the code that is installed when it starts, so this is how a stack gets another version.
+A process runs the code that is installed when it starts. So a restart brings a stack to another version.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> b
 
 
 def _within(limit_s: float, done: Callable[[], bool]) -> bool:
-    """Wait for it; false if it is not done within that time."""
+    """Wait until `done`; returns false if that takes longer than the limit."""
     deadline = time.monotonic() + limit_s
     while not done():
         if time.monotonic() > deadline:

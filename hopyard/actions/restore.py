@@ -32,9 +32,9 @@ from shared.runtime.settings import converted
 
 SETTINGS = "settings.json"
 JOBS = "jobs"
-"""the folder that `hopyard up` takes as `jobs_folder` unless one is set"""
+"""name of the folder that `hopyard up` uses as `jobs_folder` unless that is set"""
 ITS_OWN = ("nats_replicas", "archive")
-"""settings of the old stack that do not hold here: it begins with one server, and its own archive"""
+"""settings of the old stack that are not restored: the new one begins with one server and its own archive"""
 KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
 
 
@@ -49,7 +49,7 @@ class Restored(Message, frozen=True, kw_only=True):
     checkpoints: int
     """checkpoints that are now in the new folder"""
     left_out: str
-    """that jobs need, and where it was; empty: nothing"""
+    """what jobs need and the backup lacks, and where it was; empty: nothing"""
     nats_servers: int
     """NATS servers that the old stack had; the new one has one"""
     made_at: float

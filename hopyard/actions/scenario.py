@@ -22,7 +22,7 @@ from shared.runtime.settings import UnknownSetting
 
 T = TypeVar("T")
 EXAMPLE = "submit=date,gpus=n"
-"""of --columns"""
+"""an example value of --columns"""
 
 
 def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = None) -> ScenarioFile:
@@ -58,8 +58,8 @@ def _with_catalogue(name: str) -> ScenarioFile:
 def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, str]) -> EffectiveSettings:
     """The scenario with the settings of this shell and of its settings file, as a live stack has them.
 
-    `decided`: settings that an option decides, and which. Says what holds and what does nothing here.
-    Raises Invalid.
+    `decided`: settings that an option of the command decides, with the option. Prints which settings are
+    used and which have no effect in a simulation. Raises Invalid.
     """
     from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
     from loadgen.stack import check_world  # noqa: PLC0415 - as above

@@ -41,7 +41,7 @@ class SubmitOutcome(NamedTuple):
 
 
 def read_job(file: Path) -> JobFile:
-    """A job that makes sense, as far as one can say without the cluster. Raises InvalidFile."""
+    """The job in a file, checked as far as possible without the cluster. Raises InvalidFile."""
     from shared.runtime.files import fault, parse, text_in, text_of  # noqa: PLC0415 - brings the YAML parser
 
     name, text = (
@@ -60,12 +60,15 @@ Named = tuple[str, JobFile]
 
 
 def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
-    """The jobs, of which those without a folder get this command's; that is printed. Raises Failure."""
+    """The jobs; one with a command but no `working_directory` gets the current folder, which is printed.
+
+    Raises Failure.
+    """
     without = [job for _, job in jobs if job.command and not job.working_directory]
     if not without:
         return list(jobs)
     try:
-        folder = os.fsencode(Path.cwd()).decode()  # nodes go by UTF-8, whatever this shell's encoding is
+        folder = os.fsencode(Path.cwd()).decode()  # as UTF-8, which nodes use, whatever this shell uses
     except OSError as error:
         raise Failure(f"the current folder: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
@@ -78,7 +81,7 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
 
 
 async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[SubmitOutcome]:
-    """Submit the jobs in turn. A refusal stops no other job; an API that is gone stops all that follow.
+    """Submit the jobs in turn. After a refusal the others are still submitted, unless the API is unreachable.
 
     A job that names no user is the token holder's; without a token, of the account that runs the command.
     """
@@ -115,7 +118,7 @@ def _placed(file: str, refusal: ApiRefusal) -> Failure:
 
 
 def show_outcomes(outcomes: Sequence[SubmitOutcome], *, quiet: bool, as_json: bool) -> None:
-    """Raises Failure when a job was not submitted: its own where it is the only one."""
+    """Print the outcomes. Raises Failure if a job was not submitted; for a single job, its own failure."""
     errors = refusals(outcomes)
     done = [(outcome.file, outcome.submitted) for outcome in outcomes if outcome.submitted is not None]
     if len(outcomes) == 1 and errors:

@@ -1,4 +1,4 @@
-"""Tokens of the API: made, listed, revoked, in the file that admission reads."""
+"""Makes, lists and revokes tokens of the API, in the file that admission reads."""
 
 import os
 import time

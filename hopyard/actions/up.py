@@ -41,7 +41,7 @@ class UpSpec(msgspec.Struct, frozen=True, kw_only=True):
     nats: Listen = Listen()
     nats_servers: int = 1
     instances: dict[str, int] = {}
-    """of each service; of one that is not named there is one"""
+    """number of instances by service; a service that is not named has one"""
 
 
 async def run_up(spec: UpSpec, say: Say) -> None:
@@ -129,7 +129,7 @@ async def _stay(stack: Stack, data: Path) -> None:
     while True:
         current = stack.stack_file()
         if current != written:
-            with contextlib.suppress(OSError):  # a full disk has room again one day
+            with contextlib.suppress(OSError):  # as on a full disk: tried again
                 write_stack_file(data, current)
                 written = current
         await asyncio.sleep(LOOK_EVERY_S)

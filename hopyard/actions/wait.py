@@ -115,7 +115,7 @@ async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
     try:
         await asyncio.wait([ending, printing], return_when=asyncio.FIRST_COMPLETED)
         if printing.done():
-            printing.result()  # nobody reads what is printed, say
+            printing.result()  # raises its error, as when stdout is closed
         ended = await ending
         await asyncio.wait([printing], timeout=OUTPUT_LIMIT_REAL_S)  # it ends by itself
         if printing.done():
@@ -168,7 +168,7 @@ def printer(*, with_id: bool, beside: bool) -> Print:
     return show
 
 
-# ---- what is said of it
+# ---- the results
 
 
 def _plain(answered: SubmitOutcome, ends: Ends, times: Times) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A list that is shown once, or again and again: `--watch`."""
+"""Shows a list once or, with `--watch`, repeatedly."""
 
 import asyncio
 import sys
@@ -28,7 +28,7 @@ def watch(
     *,
     as_json: bool,
 ) -> None:
-    """Show the list again and again until Ctrl-C: in place on a terminal, one below the other elsewhere.
+    """Show the list repeatedly until Ctrl-C: in place on a terminal, one below the other elsewhere.
 
     Once the API has answered, it may be away for a while. Raises what the first request raises.
     """

@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 def ask(question: Question, kind: type[M], timeout_s: float) -> M:
-    """The answer. Raises Unreachable when nobody answers, Failure when the answer is no."""
+    """The answer. Raises Unreachable if no service answers, Failure if the question is refused."""
     from shared.runtime.bus.jetstream.questions import JetStreamQuestions  # noqa: PLC0415 - brings NATS, which --help need not wait for
 
     reply = over_nats(lambda connection: JetStreamQuestions(connection).ask(question, timeout_s))
@@ -36,7 +36,7 @@ def ask(question: Question, kind: type[M], timeout_s: float) -> M:
 
 
 def over_nats(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "") -> T:
-    """The result of `action` with a connection of the operator's account, to the given API's stack.
+    """The result of `do` with a connection of the operator's account to the NATS of the given API's stack.
 
     Raises Unreachable, Failure.
     """

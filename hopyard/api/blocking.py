@@ -38,11 +38,11 @@ class Blocking:
         try:
             answer = self._answer(request, endless=endless)
             yield Response(answer.status, answer.headers, _chunks(answer))
-            if not answer.isclosed():  # nobody wanted the rest, and the next answer would come after it
+            if not answer.isclosed():  # the rest was not read, and the next answer would follow it
                 await self.close()
         except IncompleteRead:
             raise broken_off() from None
-        except (HTTPException, OSError, ValueError) as error:  # ValueError: what is no address
+        except (HTTPException, OSError, ValueError) as error:  # ValueError: the URL is invalid
             raise lost(error) from None
 
     def _answer(self, request: Request, *, endless: bool) -> HTTPResponse:

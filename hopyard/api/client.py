@@ -184,7 +184,7 @@ class Client:
     ) -> AsyncIterator[LoggedEvent]:
         """The event log above sequence `after`; without `follow` it ends at the newest event.
 
-        `tail`: of what is stored only the newest so many; `since`: cluster time of the first.
+        `tail`: number of stored events to begin with, the newest ones; `since`: cluster time of the first.
         """
         asked: dict[str, str | None] = {"job": job, "since": None if since is None else repr(since)}
         asked["newest"] = None if tail is None else str(tail)
@@ -247,13 +247,13 @@ class Client:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in filter(None, lines):
                         yield line
-                if rest:  # cut short, or without its newline: decoding shows which
+                if rest:  # the last line: without its newline, or cut short, which decoding shows
                     yield rest
         except Lost as error:
             raise self._unreachable(error) from None
 
     def _hear(self, headers: Headers) -> None:
-        """Read the clock and cluster from the headers; a header that a proxy has spoilt is ignored."""
+        """Read the clock and cluster from the headers; a header that a proxy has damaged is ignored."""
         self.cluster = headers.get(CLUSTER, "")
         with contextlib.suppress(msgspec.DecodeError):
             self.clock = msgspec.json.decode(headers.get(CLOCK, "").encode(), type=ClockView)

@@ -18,7 +18,7 @@ from schemas.views import ClockView
 T = TypeVar("T")
 
 SILENT_LIMIT_S = 30.0
-"""how long `patiently` bears an API that is gone or busy"""
+"""seconds for which `patiently` repeats a request while the API is away or busy"""
 BACKOFF_S = 0.2
 BACKOFF_LIMIT_S = 3.0
 TOO_MANY_REQUESTS = 429
@@ -116,7 +116,7 @@ def _sendable(token: str, where: str) -> str:
 
 async def patiently(ask: Callable[[], Awaitable[T]], limit_s: float = SILENT_LIMIT_S) -> T:
     """Repeat `ask` while the API is away or busy. Raises the last error."""
-    import asyncio  # noqa: PLC0415 - whoever waits has it already, and a short command never needs it
+    import asyncio  # noqa: PLC0415 - short commands do not need it, and others have imported it
 
     until = time.monotonic() + limit_s
     delay_s = BACKOFF_S

@@ -57,7 +57,7 @@ def main() -> None:
 def run(module: str) -> None:
     """Run a module as `python -m MODULE` does, with the arguments in `sys.argv`."""
     try:
-        if module.startswith("services."):  # asks nobody over HTTPS; a connection to NATS reads its own
+        if module.startswith("services."):  # makes no HTTPS requests; NATS has its own
             with unread():
                 importlib.import_module("aiohttp")
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -74,7 +74,7 @@ def ensure_tokens(data: Path) -> None:
 
 
 def page_link(api_url: str, data: Path) -> str:
-    """The page's address with a token behind the #, which a browser sends to nobody and the page reads."""
+    """The page's address with a token after the #, which the page reads and a browser sends to no server."""
     return f"{api_url}/#token={own_token(data, Role.VIEWER)}"
 
 

@@ -16,7 +16,7 @@ from shared.runtime.process.nats_servers import NatsServers
 
 LOOK_EVERY_S = 0.5
 LONGEST_S = 2.0
-"""seconds until a server that ended, or did not start, is started again"""
+"""longest wait before a server that ended, or did not start, is started again"""
 REASONS_MAX = 20
 """reasons that are remembered as reported, at most"""
 
@@ -124,7 +124,7 @@ def _named(numbers: Collection[int], nats: NatsServers) -> str:
 
 
 def _effect(lost: int, nats: NatsServers) -> str:
-    """What it means if so many servers store nothing."""
+    """What follows if `lost` servers store nothing."""
     return OTHERS if 2 * lost < len(nats.each) else NOTHING_NEW
 
 

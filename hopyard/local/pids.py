@@ -1,4 +1,4 @@
-"""Whether a process is there, of whomever. Brings no event loop."""
+"""Whether a process of any account exists. Imports no event loop."""
 
 import os
 

@@ -152,7 +152,7 @@ def _become(program: Program, parent: int, intermediate: int) -> None:
     os.setsid()
     if program.umask >= 0:
         os.umask(program.umask)
-    with Path(os.devnull).open("rb") as nothing:  # whoever reads the pipe does not wait for the log's disk
+    with Path(os.devnull).open("rb") as nothing:  # so the pipe's reader does not wait for the log's disk
         for number in (0, 1):
             os.dup2(nothing.fileno(), number)
     with owner_only.appended(program.log) as log:

@@ -143,7 +143,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 async def _gone(process: asyncio.subprocess.Process) -> None:
-    """Wait until a process that was killed is gone, and nobody holds its pipe; or for `END_LIMIT_S`."""
+    """Wait until a killed process is gone and no process holds its pipe, at most `END_LIMIT_S`."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT_S):
             await process.wait()

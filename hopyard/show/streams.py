@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class NotWritten(OSError):
-    """stdout takes nothing more: the disk below it is full, or nobody reads it."""
+    """stdout takes nothing more: its disk is full, or no process reads the pipe."""
 
     @property
     def closed_early(self) -> bool:

@@ -231,7 +231,7 @@ class Agent:
             return [Work(StopWorker(order.placement_id))]
         if order.placement_id in self.state.workers:
             return []
-        # The placer takes the worker to be there, and waits for its end. If that end is published already,
+        # The placer believes that the worker runs, and waits for its end. If its end is published already,
         # this fact has the same id and is dropped.
         return [Publish(_stopped_without_worker(order, now, Outcome.CHECKPOINTED, "no such worker"))]
 

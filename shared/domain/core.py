@@ -43,7 +43,7 @@ Effects = list[Effect]
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """An input: somebody waits for `Reply(ticket, …)`."""
+    """An input: a question, whose sender waits for `Reply(ticket, …)`."""
 
     ticket: int
     question: Question

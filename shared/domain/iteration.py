@@ -71,7 +71,7 @@ def law_of(printed: str) -> Law:
 
 
 def unhidden_share(parameters: float, bucket_bytes: float) -> float:
-    """T̃_c / T_c of a model whose gradients leave in buckets of so many bytes (docs/adr/0008).
+    """T̃_c / T_c of a model whose gradients are exchanged in buckets of `bucket_bytes` (docs/adr/0008).
 
     The last bucket is full when the backward pass is over and has nothing left to hide behind. Small models
     have few buckets; for large ones the paper's share stays, and with buckets of 0 bytes for all.

@@ -9,7 +9,7 @@ from schemas.ids import JobId
 
 
 class Residents(msgspec.Struct, kw_only=True):
-    """A job has a process for each GPU that it had; a GPU has so many at most, of whatever jobs."""
+    """The processes on one node: a job has one for each GPU that it had. Their number is limited."""
 
     processes: dict[JobId, int] = {}
     """processes here by job, whether they run or stand by; the least recently used first"""
@@ -17,7 +17,7 @@ class Residents(msgspec.Struct, kw_only=True):
     """number of placements here, by job"""
 
     def enter(self, job_id: JobId, gpus: int, *, room: int) -> bool:
-        """A placement of the job begins on so many of the node's GPUs; returns whether the job is warm there.
+        """A placement of the job begins on `gpus` GPUs of the node; returns whether the job is warm there.
 
         If more than `room` processes would be on the node, those that stand by end, the least recently used
         first.

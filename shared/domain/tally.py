@@ -54,7 +54,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, gang: Gang, samples: float, at: float) -> "Tally":
-        """The tally of a gang that begins with so many samples."""
+        """The tally of a gang that begins with a checkpoint of `samples` samples."""
         leaders = {
             gangs.leader(part): Leader(gpus=part.gpus, began=samples, done=samples, at=at)
             for part in gangs.parts(gang)
@@ -107,10 +107,10 @@ class Tally(msgspec.Struct, kw_only=True):
         return bool(self.leaders) and all(leader.course is Course.LOST for leader in self.leaders.values())
 
     def merged(self, samples: float, heard: Mapping[NodeId, float] = NOTHING) -> float:
-        """Samples that all leaders together have done of the job's `samples`; 0 where nobody leads.
+        """Samples that all leaders together have done of the job's `samples`; 0 without a leader.
 
-        `heard`: what they said since, by node; it counts where it is more than their checkpoints hold, and
-        while they run. Where copies began with unlike checkpoints, the least of those is what all have.
+        `heard`: samples by node that running leaders have reported since; they count if their checkpoints
+        hold fewer. If copies began with unlike checkpoints, the smallest of these is what all copies have.
         """
         if len(self.leaders) == 1 and not self.copies:  # a copy's whole batches may exceed the job
             ((node, leader),) = self.leaders.items()

@@ -1,7 +1,7 @@
 """Which GPU errors (Xids, by their numbers in NVIDIA's driver) mean that a GPU must not be used. Pure.
 
-By NVIDIA's catalogue of Xids for Ampere and newer cards. Fatal are those for which it asks to reset the GPU,
-to restart the machine or to check its cables. Errors that jobs cause, or that affect one job only, are not:
+By NVIDIA's catalogue of Xids for Ampere and newer cards. An Xid is fatal if the catalogue asks to reset the
+GPU, to restart the machine or to check its cables. Errors that jobs cause, or that affect one job, are not:
 13 (an illegal instruction), 31 (an illegal address), 43 (the job stopped by its own fault), 45 (the job was
 ended), 94 (a memory error that one job alone has seen), and all others.
 """

@@ -73,7 +73,7 @@ class Launcher:
 
     @property
     def port(self) -> int | None:
-        """The port at which rank 0 is met; None: its Python script reports one, or nobody has to meet."""
+        """The port at which ranks meet rank 0; None: a Python script reports one, or they need not meet."""
         return None if self.has_plugin else self._claim.port
 
     def adopted_ranks(self) -> dict[int, RankProcess]:

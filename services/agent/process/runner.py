@@ -46,7 +46,7 @@ CPU_PART = 1 / 32
 ORPHAN_LEASES = 2
 """node leases after which ranks without an agent end; after one lease their job is started elsewhere"""
 END_LIMIT_S = 45.0
-"""seconds that workers get, when the agent ends: at least so many to save, and so many to exit after the
+"""seconds that workers get when the agent ends: at least this long to save, and this long to exit after the
 kill"""
 
 log = structlog.get_logger()

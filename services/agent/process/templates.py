@@ -144,7 +144,7 @@ def _end_fork(pid: int) -> None:
 def _fail(waiting: "asyncio.Future[Any]", reason: str) -> None:
     if not waiting.done():
         waiting.set_exception(NoTemplate(reason))
-        waiting.exception()  # mark it as retrieved: perhaps nobody waits for it
+        waiting.exception()  # mark it as retrieved: perhaps no task waits for it
 
 
 class Templates:

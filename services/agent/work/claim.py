@@ -1,7 +1,7 @@
 """Claims a node for an agent whose settings name none: the first that no other agent has claimed.
 
-A claim is a lease on the bus whose value names the holder. While the bus is away nobody can take it, so an
-agent ends only when another agent has its claim.
+A claim is a lease on the bus whose value names the holder. While the bus is away no agent can take a claim,
+so an agent ends only when another agent has its claim.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Claim:
         self._lease = Lease(bus, f"claim/{node.node_id}", holder.encode(), ttl_s=lease_s)
 
     async def take(self) -> bool:
-        """Renew the claim, or win it if nobody has it; false: another agent has it.
+        """Renew the claim, or win it if no agent has it; false: another agent has it.
 
         Raises Unavailable.
         """

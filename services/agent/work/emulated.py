@@ -44,7 +44,7 @@ from shared.runtime.plugins import WORLDS, UnknownPlugin
 
 V = TypeVar("V")
 OF_WORLD = ("modes", "stretch", "rota", "switch_s", "profile", "all_reduce")
-"""what every world has"""
+"""attributes that every world has"""
 
 
 class EmulatedRunner:
@@ -232,8 +232,8 @@ class EmulatedRunner:
     def _run_on(self, worker: EmulatedWorker, progress: Progress) -> None:
         """Begin the next stretch, which ends with the job if that comes first.
 
-        From the third on a stretch lasts as long as all before it together: the more is observed already, the
-        less a further observation of the same length would add.
+        The third and every later stretch lasts as long as all before it together: the more is observed
+        already, the less another observation of the same length would add.
         """
         order = worker.order
         if progress.complete:

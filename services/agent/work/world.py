@@ -60,7 +60,7 @@ class WorldFactory(Protocol):
     """What the setting `world` names: an entry point of `hopyard.worlds`, or `module:attribute`."""
 
     def __call__(self, settings: Settings, catalogue: CatalogueFile) -> World:
-        """`catalogue`: the user's entries, beside those that the world has by itself.
+        """`catalogue`: the user's entries, besides those that the world has itself.
 
         Raises InvalidCatalogue, InvalidFile.
         """

@@ -93,7 +93,7 @@ def audit(
 
     `events` is the whole stream from its first fact, in its order. `drained`: nothing was left to do, so
     every submitted job must have ended. `seqs`: their sequences, where the stream holds more than them
-    (repetitions, messages that nobody could read): plans name the sequence they were made from.
+    (repetitions, unreadable messages): plans name the sequence they were made from.
     """
     done = Audit()
     for seq, event in enumerate(events, start=1) if seqs is None else zip(seqs, events, strict=True):

@@ -71,7 +71,7 @@ class AuditedPlace(msgspec.Struct):
 
 class AuditedJob(msgspec.Struct):
     spec: JobSpec | None = None
-    """None: nobody submitted it, or it has ended"""
+    """None: the job was not submitted, or has ended"""
     state: JobState | None = None
     last: JobEvent | None = None
     """that moved it"""

@@ -62,7 +62,7 @@ def fold(ledger: Ledger, fact: Event) -> None:
 
 
 def forget(ledger: Ledger, *, keep_jobs: int, keep_plans: int) -> None:
-    """Keep at most about so many ended jobs and plans, the newest.
+    """Keep about the newest `keep_jobs` ended jobs and the newest `keep_plans` plans.
 
     Figures afterwards are about what is kept. Works in blocks of a tenth, so it is cheap to call often.
     """

@@ -65,7 +65,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def stop_s(self) -> float | None:
-        """From the order to stop until its GPUs were free; None: nobody ordered it, or it has not ended."""
+        """Seconds from the order to stop to its GPUs being free; None: no order, or it has not ended."""
         if self.stop_ordered_at is None or self.ended_at is None:
             return None
         return max(self.ended_at - self.stop_ordered_at, 0.0)

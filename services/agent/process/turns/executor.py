@@ -117,7 +117,7 @@ class Executor:
         self._set_alarm(grant.placement_id, self._limit_s, lambda: self._end_holder(grant))
 
     def _end_holder(self, grant: Grant) -> None:
-        """End the worker that keeps its turn too long; nobody gets the turn until the worker is gone."""
+        """End the worker that keeps its turn too long; no other gets the turn until the worker is gone."""
         if self._order.holder == grant:
             self._write("lost", grant)
             self._participants[grant.placement_id].end(f"kept its turn for more than {self._limit_s:g} s")

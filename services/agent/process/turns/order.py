@@ -107,8 +107,8 @@ class TurnOrder:
         """A worker is ready for round `number`.
 
         Returns the workers to end for want of GPU memory, with the reason. A job's peak is known only once it
-        has computed, so the sum is checked each time. Workers that came last are ended first, and nobody gets
-        a turn until they are gone.
+        has computed, so the sum is checked each time. Workers that came last are ended first, and none gets a
+        turn until they are gone.
         """
         resident = self._residents[placement_id]
         if resident.leaves:
@@ -135,7 +135,7 @@ class TurnOrder:
             resident.hurries = True
 
     def grant(self, now: float) -> Grant | None:
-        """Give the turn to a worker, if it is free and one is ready; None: nobody gets it now."""
+        """Give the turn to a worker; None: another worker has it, or none is ready."""
         if (
             self.holder is not None
             or self._unconfirmed
