@@ -80,8 +80,8 @@ def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
 def test_exchanges_come_near_the_best() -> None:
     """Over 100 random clusters of five unlike nodes with four jobs that have waited.
 
-    Measured, of the best: 0.985 by gain alone (at worst 0.84), 0.997 with exchanges (0.95). For jobs that have
-    not waited, where starts cost nothing, utility is a sum over nodes, and gain alone finds the best.
+    Measured, of the best: 0.985 by gain alone (at worst 0.84), 0.997 with exchanges (0.95). Of jobs that have
+    not waited, if starts cost nothing, utility is a sum over nodes, and gain alone finds the best.
     """
     random, by_gain, after = np.random.default_rng(5), [], []
     for _ in range(100):
