@@ -28,7 +28,7 @@ LIVE_ONLY = frozenset({
 })  # fmt: skip
 """settings of processes, connections, files and the wall clock, which a simulation does not have"""
 OF_COMMANDS = frozenset({"api_url", "api_token", "api_token_file"})
-"""settings of the commands that ask a stack: nobody who sets one expects anything of a simulation"""
+"""settings of the commands that ask a stack, which say nothing about a simulation"""
 
 
 class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -180,7 +180,7 @@ class MemoryStack:
         self._clients[name] = client
         try:
             await self._run(name, Ports(bus=client, clock=LoopClock(), fencing_token=lambda: life))
-        except Exception as error:  # noqa: BLE001 - handed to whoever watches
+        except Exception as error:  # noqa: BLE001 - handed to the watcher
             if not self._trouble.done():
                 self._trouble.set_exception(error)
         finally:

@@ -321,7 +321,7 @@ class NodeJoined(NodeEvent, frozen=True, kw_only=True, tag="node.joined", omit_d
     residents_max: WholeNumber = 0
     """relaxed jobs whose processes may be on one GPU, running or standing by; 0: none stands by"""
     withheld: dict[Index, str] = {}
-    """GPUs that no job gets, by index, with the reason: somebody else uses them, or they are broken"""
+    """GPUs that no job gets, by index, with the reason: another program uses them, or they are broken"""
 
     def __post_init__(self) -> None:
         if self.node.node_id != self.node_id:

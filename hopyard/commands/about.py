@@ -15,7 +15,7 @@ from hopyard.show.terminal import say, show
 from schemas.views import SettingsView
 
 DEFAULT = "default"
-"""the source of a setting that nobody set"""
+"""the source of a setting that was not set"""
 REACHING = ("api_url", "api_token", "nats_url", "nats_token")
 """settings by which a shell reaches a stack"""
 PARTS = (

@@ -62,7 +62,7 @@ class Manifest(Message, frozen=True, kw_only=True):
     revision: int
     """newest revision of the state bucket when the backup ended"""
     settings: dict[str, str | int | float | bool]
-    """settings that somebody chose for the stack; no secrets or addresses"""
+    """settings that were chosen for the stack; no secrets or addresses"""
     streams: dict[str, StreamPart]
     parts: dict[str, BackupPart]
     left_out: str = ""

@@ -42,7 +42,7 @@ def put(table: RenderableType) -> None:
 
 
 def put_line(text: str) -> None:
-    """A line of somebody else's text on stdout, neither folded nor cut."""
+    """A line of text from elsewhere on stdout, neither folded nor cut."""
     console().print(text, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -97,7 +97,7 @@ def show_ids(ids: Iterable[str]) -> None:
 
 
 def show_line(value: object) -> None:
-    """One JSON document on one line, for streams of them. Flushed, since somebody may be following."""
+    """One JSON document on one line, for streams of them. Flushed, since a reader may follow."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
@@ -134,7 +134,7 @@ class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
 def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
     """The last line on stderr: text, or an object with one member `error`.
 
-    It may quote a file or an argument of somebody else's, which controls no terminal.
+    It may quote a file or an argument from elsewhere, which must not control the terminal.
     """
     if as_json:
         say(msgspec.json.encode({"error": complaint(error, code)}).decode())

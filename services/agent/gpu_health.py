@@ -1,8 +1,8 @@
 """Decides which GPUs of the node are withheld and when the node drains, from repeated readings. Pure.
 
-A GPU that is busy although no worker of this agent holds it is used by somebody else: it is withheld until it
-is free. Two readings in a row must show it, since a worker's memory is freed a moment after its end. A broken
-GPU is withheld at once, for the rest of the agent's life, and the node drains: the GPU has to be reset.
+A GPU that is busy although no worker of this agent holds it is used by another program, and withheld until
+it is free. Two readings in a row must show it, since a worker's memory is freed a moment after its end. A
+broken GPU is withheld at once, for the rest of the agent's life, and the node drains: it has to be reset.
 """
 
 from collections.abc import Iterable, Mapping

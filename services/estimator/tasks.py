@@ -52,7 +52,7 @@ class MeasurePaths(msgspec.Struct, frozen=True, kw_only=True):
     """Work: have nodes time their paths, and keep the bandwidths that follow."""
 
     ticket: int | None
-    """None: nobody waits for the answer"""
+    """None: no caller waits for the answer"""
     nodes: tuple[Node, ...]
     now: float
 
@@ -76,7 +76,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The answer to `Estimate`, `ReadStore` and `MeasurePaths`: a message for whoever asked."""
+    """The answer to `Estimate`, `ReadStore` and `MeasurePaths`: a message for the caller."""
 
     ticket: int | None
     message: Message

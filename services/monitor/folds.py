@@ -79,7 +79,7 @@ def _no_longer_runs(
         return
     if record.fruitless >= interruptions_max:
         times = f"interrupted {record.fruitless} times without a new checkpoint in between"
-        reason = f"{times}, at last: {broken.reason or 'nobody knows why'}"
+        reason = f"{times}, at last: {broken.reason or 'the reason is unknown'}"
         yield JobFailed(at=fact.at, job_id=fact.job_id, placement_id=fact.placement_id, reason=reason)
 
 

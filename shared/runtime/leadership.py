@@ -125,7 +125,7 @@ class Candidate:
             try:
                 async with self._clock.within(self.step_s):
                     held = await self._lease.renew() or await self._win_again()
-            except OSError as error:  # where the bus is away nobody else can win the lease either
+            except OSError as error:  # where the bus is away no other instance can win the lease either
                 log.debug("lease not renewed", service=self._service, reason=str(error))
                 pause_s = self.step_s / RETRY_DIVISOR
                 await self._ask_the_stream()
@@ -174,7 +174,7 @@ class Candidate:
             log.info("the lease runs out by itself", service=self._service)
 
     async def _win_again(self) -> bool:
-        """Win the lease again, which ran out, for instance while the bus was away; true if nobody led since.
+        """Win the lease again, which ran out, perhaps while the bus was away; true if no other led since.
 
         If the stream cannot be asked now, the lease counts as lost, so that the next attempt asks again:
         otherwise it would be renewed even if another instance led in between. Raises Unavailable.

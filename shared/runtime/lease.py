@@ -1,6 +1,6 @@
 """A lease: one key in the store that one holder has at a time, for as long as it renews it.
 
-    won ──renew──→ held ──→ lost (somebody else has it, or it ran out) or released
+    won ──renew──→ held ──→ lost (another has it, or it ran out) or released
 
 The revision at which a lease is won is its fencing token: that of a later holder is larger. What a lease
 stands for, how often it is renewed, and what its loss means is for its user to decide. Times are real

@@ -56,7 +56,7 @@ class Group(msgspec.Struct, frozen=True):
             found: object = of_file(Path(module)) if is_file(module) else importlib.import_module(module)
         except FileNotFoundError as error:
             raise UnknownPlugin(f"{self.kind} {name}: there is no file {error.filename}") from error
-        except Exception as error:  # an import runs somebody else's code, which may raise anything
+        except Exception as error:  # an import runs third-party code, which may raise anything
             raise UnknownPlugin(f"{self.kind} {name}: {type(error).__name__}: {error}") from error
         for part in attribute.split("."):
             if not hasattr(found, part):

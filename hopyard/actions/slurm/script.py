@@ -39,7 +39,7 @@ def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: 
 
 
 def _options(allocation: Allocation, folder: Path, leave_s: float) -> list[str]:
-    """The script, for a job with a whole node, so that nobody else gives its GPUs away."""
+    """The script, for a job with a whole node, so that Slurm gives its GPUs to no other job."""
     chosen = {
         "job-name": allocation.name,
         "partition": allocation.partition,

@@ -445,7 +445,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     ),
     "hopyard": Experiment(
         title="hopyard beside Hops, held out",
-        about="Our own policy and Hops, on scenarios and seeds that nobody looked at while the defaults of "
+        about="Our own policy and Hops, on scenarios and seeds that were not looked at while the defaults of "
         "the policy were chosen; two of the scenarios are days of real traces. `hops as published` plans "
         "when a round begins, measures new workloads then, and moves jobs at no cost and without limits, as "
         "its paper has it. The first scenario is run without each term of the policy, too.",

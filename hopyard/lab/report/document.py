@@ -1,6 +1,6 @@
 """An experiment's report: figures as JSON, a Markdown document with its pictures, one HTML file of both.
 
-The document is written once, part by part; the HTML has the pictures inside, so it can be sent to somebody
+The document is written once, part by part; the HTML has the pictures inside, so it can be sent as one file
 and opened years later.
 """
 

@@ -107,7 +107,7 @@ class Folders(msgspec.Struct, frozen=True):
             folder.mkdir(parents=True, exist_ok=True)
         self.workers.chmod(PASSABLE if os.geteuid() == 0 else PRIVATE)
         if self.socket.parent.lstat().st_uid != os.geteuid():
-            raise PermissionError(f"{self.socket.parent} belongs to somebody else")
+            raise PermissionError(f"{self.socket.parent} belongs to another user")
 
     def make_checkpoints(self, order: StartOrdered, account: Account | None) -> None:
         """Make the checkpoint folder with the rights of the account. Raises OSError.

@@ -72,7 +72,7 @@ def shared(wanted: Wanted) -> Whole:
 
 
 def with_shares(wanted: Wanted, found: Estimated, paces: LockstepPaces, context: ShareContext) -> Estimated:
-    """`found`, with the configurations of unlike shares estimated anew."""
+    """`found`, with the configurations of unlike shares estimated again."""
     row = shared(wanted)
     if not len(row):
         return found

@@ -4,7 +4,7 @@
 distributed, distinguished by columns), `theory` what was profiled, `loading` what running refined of it,
 `bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are read into
 memory and computed there; every change is in the file before a method returns, and after a failed write
-memory is read anew from it. Used by one thread.
+memory is read from it again. Used by one thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Refines loading and waiting times of the profile while jobs run (Hops section 3.3, running mode). Pure.
 
-While a job trains, only T_d and T_w are recorded. The profiler fits the mixture of T_d anew; this module
+While a job trains, only T_d and T_w are recorded. The profiler fits the mixture of T_d again; this module
 compares it with the T_w of the same stretches. `drawn_wait_s` is the wait that N independent draws from the
 mixture would cause. Real processes are neither independent (those of a node share its disk) nor alike
 (servers and iterations differ). So, over the stretches of gangs:

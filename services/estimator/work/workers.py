@@ -47,7 +47,7 @@ class StoreLane:
     """Does work on the store in order, in one thread, and reports what is wrong with the store's file."""
 
     def __init__(self, lane: Lane, path: str, retried: Collection[Callable[..., object]]) -> None:
-        """`retried`: kinds of work that the core tries again. A failure of others goes to whoever asked."""
+        """`retried`: kinds of work that the core tries again. A failure of other work goes to the caller."""
         self._lane = lane
         self._path = path
         self._retried = retried

@@ -32,7 +32,7 @@ class Candidates:
         self._reconsider()
 
     def forget(self, policy: str) -> None:
-        """Ask about a policy again: it was chosen anew, and may have been repaired since."""
+        """Ask about a policy again: it was chosen again, and may have been repaired since."""
         self._answers.pop(policy, None)
         self._reconsider()
 

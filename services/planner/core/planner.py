@@ -2,7 +2,7 @@
 
 It plans only while it leads, one plan at a time, in steps: view → `Prepare` (the policy says which estimates
 it wants, and the estimator gives them) → `Resolve` (the policy decides) → `PlanPublished`, which counts once
-the stream brings it back. A plan in the making is volatile: a restart begins it anew.
+the stream brings it back. A plan in the making is volatile: a restart begins it again.
 
 A first plan is made at the start of a round: once the profiler has opened the round, or after a grace period
 without the profiler. After a change (see `triggers`) a fragment plan is made if GPUs are idle and jobs wait.
@@ -132,7 +132,7 @@ class Planner:
         return self._act(now)
 
     def resume(self, now: float) -> Effects:
-        """Publish nothing: a plan that was in the making is begun anew once this planner leads."""
+        """Publish nothing: a plan that was in the making is begun again once this planner leads."""
         self._schedule.expect(Call.FRAGMENT, now)
         self._candidates.resume()
         return [Work(look) for look in self._candidates.looks(self.state.policy)]

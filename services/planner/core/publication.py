@@ -202,7 +202,7 @@ def _placement(state: State, choice: Choice, serial: str, held: Collection[JobId
 
 
 def _kept(state: State, present: Gang, choice: Choice, held: Collection[JobId]) -> Gang | None:
-    """The gang with which the job runs on, perhaps in other turns; None: it starts anew."""
+    """The gang with which the job runs on, perhaps in other turns; None: it is started again."""
     if not gangs.retimes(present, choice.gang):
         same = gangs.keeps(present, choice.gang) or (choice.job_id in held and present == choice.gang)
         return present if same else None

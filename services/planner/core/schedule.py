@@ -1,4 +1,4 @@
-"""When the next plan is due. Volatile: a restart begins it anew. Pure."""
+"""When the next plan is due. Volatile: after a restart it begins from scratch. Pure."""
 
 import math
 from enum import StrEnum

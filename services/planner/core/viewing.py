@@ -226,7 +226,7 @@ def waiting(state: State) -> list[JobId]:
 
 
 def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] = frozenset()) -> int:
-    """GPUs of usable nodes that nobody claims."""
+    """GPUs of usable nodes that no placement claims."""
     nodes = _nodes(state, state.claims.claimed, memo or Memo())
     return sum([node.idle for node in nodes if node.node_id not in closed])
 

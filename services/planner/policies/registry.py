@@ -100,7 +100,7 @@ def _constructed(name: str, factory: PolicyFactory, options: msgspec.Struct) -> 
         raise
     except ValueError as error:  # of an option's value
         raise UnfitPolicy(f"policy {name}: {error}") from None
-    except Exception as error:  # noqa: BLE001 - a policy is somebody else's code
+    except Exception as error:  # noqa: BLE001 - a policy is third-party code
         raise UnfitPolicy(f"policy {name} cannot be built: {type(error).__name__}: {error}") from None
     _calls(name, policy)
     missing = [step for step in STEPS if not callable(getattr(policy, step, None))]

@@ -199,7 +199,7 @@ def _run_until(search: Search, run: Run, failed: list[Exception]) -> None:
 def _guarded(search: Search, run: Run, failed: list[Exception]) -> None:
     try:
         run(search)
-    except Exception as error:  # noqa: BLE001 - a solver is somebody else's code; the caller reports it
+    except Exception as error:  # noqa: BLE001 - a solver is third-party code; the caller reports it
         failed.append(error)
 
 

@@ -19,7 +19,7 @@
 | stale-plan-followed | StartOrdered by a plan with an older fencing token than one before it              |
 | gpu-count, gpu-type | a gang outside the job's demand, or on a type it may not or cannot use    |
 | shares-whole        | samples of an iteration that are together no batch for each GPU                    |
-| job-unknown, node-unknown | a placement of a job nobody submitted, or on a node that never joined        |
+| job-unknown, node-unknown | a placement of a job that was not submitted, or on a node that never joined   |
 """
 
 import hashlib

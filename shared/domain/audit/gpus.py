@@ -114,7 +114,7 @@ def _misfits(log: Log, fact: Event, job_id: JobId, gang: Gang) -> Iterator[Viola
     if job.ended:
         return
     if job.spec is None:
-        yield broken("job-unknown", fact, f"nobody submitted {job_id}")
+        yield broken("job-unknown", fact, f"{job_id} was never submitted")
         return
     spec, batch_size = job.spec, job.spec.workload.batch_size
     if wrong := gangs.shares_misfit(gang, batch_size):

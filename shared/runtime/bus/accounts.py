@@ -1,7 +1,7 @@
 """What each user of a NATS server may do: the subjects on which it may publish, and may subscribe. Pure.
 
-A fact's subject shows who published it: the server lets nobody else publish there, and a reader takes no fact
-from another's subject. Services may read all facts: these hold no secrets of the stack.
+A fact's subject shows who published it: the server lets no other account publish there, and a reader takes no
+fact from another's subject. Services may read all facts: these hold no secrets of the stack.
 
     service      its own facts; questions to those it asks; its own cursor, lease, reports and snapshot;
                  the monitor also drops from streams what it has archived

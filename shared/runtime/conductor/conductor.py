@@ -247,7 +247,7 @@ class Conductor:
             CoroutineDriver(other(question), wake).go()  # type: ignore[arg-type]
             return
         if shell is None or not shell.begun:
-            wake(error=Unavailable(f"nobody answers {question.subject}"))
+            wake(error=Unavailable(f"nothing answers {question.subject}"))
             return
         late = Unavailable(f"no answer from {question.subject} within {timeout_s} s")
         limit = self.timers.at(self.now + timeout_s, lambda: wake(error=late))

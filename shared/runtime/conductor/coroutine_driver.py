@@ -45,7 +45,7 @@ class CoroutineDriver:
             begin = self._coroutine.send(value) if error is None else self._coroutine.throw(error)
         except StopIteration as stop:
             result, failure = stop.value, None
-        except Exception as raised:  # noqa: BLE001 - handed to whoever began it
+        except Exception as raised:  # noqa: BLE001 - handed to the caller of `begin`
             result, failure = None, raised
         else:
             self._wait(begin)

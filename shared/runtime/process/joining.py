@@ -54,7 +54,7 @@ async def check_protocol(bus: State) -> None:
     try:
         spoken = msgspec.json.decode(found[0], type=_Protocol).protocol
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return  # whoever needs the settings says what is wrong with them
+        return  # the code that needs the settings says what is wrong with them
     if spoken > PROTOCOL:
         raise Damaged(
             f"a later version has run this stack (protocol {spoken}, and this version speaks {PROTOCOL}): "

@@ -1,4 +1,4 @@
-"""Counts and gauges as Prometheus metrics, read when somebody asks, so that counting costs nothing else.
+"""Counts and gauges as Prometheus metrics, read on request, so that counting costs nothing else.
 
 Every number of a counts struct becomes `hopyard_<part>_<name>_total`; a name that ends in `_s` is in
 seconds. No label ever holds a job's id: there would be a new series for every job.

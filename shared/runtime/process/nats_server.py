@@ -145,7 +145,7 @@ class NatsServer:
             raise
 
     def take_accounts(self) -> None:
-        """Let in the users who have an account now, and nobody else; connections of theirs go on.
+        """Admit the users who have an account now, and no others; connections of theirs go on.
 
         Call it again a moment later: a server (2.15) connects an account that is new to it to others only
         when it reads its configuration once more.

@@ -8,10 +8,11 @@ import weakref
 
 
 class HeldPorts:
-    """Ports on which nobody listens, all different.
+    """Ports on which no process listens, all different.
 
-    On Linux they stay bound for as long as this object lives. So the system gives them to nobody else, as a
-    server's port or as the end of a connection, and a server that sets SO_REUSEADDR can still listen on them.
+    On Linux they stay bound for as long as this object lives. So the system gives them to no other process,
+    as a server's port or as the end of a connection, and a server that sets SO_REUSEADDR can still listen on
+    them.
     """
 
     def __init__(self, host: str, count: int = 1) -> None:

@@ -140,7 +140,7 @@ async def _elapsed_or(changed: Callable[[], bool], look_real_s: float) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(RENEW_REAL_S):
             await asyncio.sleep(look_real_s)
-            while not changed():  # noqa: ASYNC110 - the shell's readiness depends on the bus, which tells nobody
+            while not changed():  # noqa: ASYNC110 - the shell's readiness depends on the bus, which gives no notice
                 await asyncio.sleep(look_real_s)
 
 

@@ -124,14 +124,14 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
 
 
 async def listen(app: web.Application, host: str, port: int, tls: ssl.SSLContext | None = None) -> Site:
-    """Serve an application; port 0 takes any free one. Nobody listens where this fails or is cancelled."""
+    """Serve an application; port 0 takes any free one. If this fails or is cancelled, nothing listens."""
     timeouts = ClientTimeouts()
     app.middlewares.insert(0, timeouts.middleware())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     starting = asyncio.create_task(web.TCPSite(runner, host, port, ssl_context=tls).start())
     try:
-        await asyncio.shield(starting)  # cancelled half-way it may listen, and nobody could close it
+        await asyncio.shield(starting)  # cancelled half-way it may listen, and could not be closed
     except BaseException:
         await asyncio.wait([starting])
         await runner.cleanup()

@@ -9,7 +9,7 @@ class Mailbox:
     """A queue in which facts and samples wait for room (`offer`), and all else does not (`put`).
 
     Answers to work, and questions, must not wait for room: the shell may wait for them while it performs the
-    core's effects, and nobody else makes room.
+    core's effects, and nothing else makes room.
     """
 
     def __init__(self, limit: int) -> None:

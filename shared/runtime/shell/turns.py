@@ -7,7 +7,7 @@ On virtual time everything that follows from one turn settles before the next on
     2. At each instant all timers that are due ring first, in the order of their times, then of their setting.
     3. Of the services that have a message or are due to wake, the first in the stack's order takes a turn:
        it handles what is in its queue, wakes if it is due, and its effects go out.
-    4. When nobody has anything to do, time moves on to the next timer.
+    4. When no service has anything to do, time moves on to the next timer.
 
 So the order of events follows a rule and not the scheduling of coroutines, and a run on the virtual
 loop has the same facts as one without any loop (`shared.runtime.conductor`).

@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return  # asyncio rings it next
         while self._waiting:
             _, _, waiting = heapq.heappop(self._waiting)
-            if not waiting.done():  # whoever waited may have been cancelled
+            if not waiting.done():  # the waiting task may have been cancelled
                 waiting.set_result(None)
                 return
         if not self._scheduled or self._scheduled[0].when() == math.inf:

@@ -57,7 +57,7 @@ async def bus_to(
 async def store_log(folder: Path, facts: Sequence[Event], handled: int, services: Sequence[str]) -> None:
     """Leave facts in a server's folder as services leave them that handled the first `handled`.
 
-    Their cursors stand there and nobody took a snapshot. The disk is not waited for.
+    Their cursors stand there, and no snapshot was taken. The disk is not waited for.
     """
     async with nats_server(folder, sync_interval="1m") as server, bus_to(server) as bus:
         await bus.publish(facts)

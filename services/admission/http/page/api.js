@@ -20,7 +20,7 @@ function headers() {
 async function call(path, signal) {
   const answer = await fetch(path, { headers: headers(), signal, cache: "no-store" });
   if (answer.status === 401) {
-    await answer.body?.cancel(); // an answer that nobody reads holds one of the browser's few connections
+    await answer.body?.cancel(); // an answer that is not read holds one of the browser's few connections
     throw new Unauthorized();
   }
   if (answer.status === 404) throw new NotFound(await reason(answer));

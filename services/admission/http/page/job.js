@@ -72,7 +72,7 @@ export class JobPage {
     this.factTable = factsTable(this.factsPlace);
   }
 
-  /** Reads the job again. Where nobody knows it, the page says so. */
+  /** Reads the job again. If the cluster does not know it, the page says so. */
   async read() {
     const { id } = this;
     if (id === null) return;

@@ -116,7 +116,7 @@ def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     samples_saved = record.samples_saved if samples is None else samples
     if record.stopping:
         return Stopped(placement_id, order.samples_done if samples_saved is None else samples_saved)
-    return Interrupted(placement_id, "somebody else made it stop", samples_done=samples_saved)
+    return Interrupted(placement_id, "it stopped without being asked to", samples_done=samples_saved)
 
 
 def _measured(times: ProfiledMessage) -> Measured:

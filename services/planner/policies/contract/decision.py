@@ -265,7 +265,7 @@ def _wrong_rota(chosen: Collection[Gang]) -> str:
     if discord := in_turns.discord(chosen):
         return discord
     rota = in_turns.at_rest(chosen)
-    return f"in rota {rota} nobody has a turn" if rota else ""
+    return f"in rota {rota} no job has a turn" if rota else ""
 
 
 def _wrong_shares(decision: Decision) -> str | None:

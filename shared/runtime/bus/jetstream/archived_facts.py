@@ -30,7 +30,7 @@ class ArchivedFacts(NamedTuple):
 async def archived_after(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
     """The next archived facts after `after`; the stream begins at `first`.
 
-    Raises Lost if nobody answers at the moment, and Damaged where the archive lacks facts, unless it
+    Raises Lost if no monitor answers at the moment, and Damaged where the archive lacks facts, unless it
     `may_lack` some.
     """
     if connection.is_agents:
@@ -81,7 +81,7 @@ def _report_lost(connection: Connection, lost: Sequence[range], damage: str, *, 
 
 
 async def _page(connection: Connection, question: ReadArchive) -> ArchivePage:
-    """Raises Lost if nobody answers at the moment."""
+    """Raises Lost if no monitor answers at the moment."""
     try:
         reply = await JetStreamQuestions(connection).ask(question, TIMEOUT_S)
     except Unavailable as error:

@@ -1,6 +1,6 @@
 """Replaces `asyncio.wait_for` of Python 3.11, which loses a cancellation at the instant of an answer.
 
-It then returns the answer, and the cancelled task goes on as if nobody had cancelled it. NATS' client calls
+It then returns the answer, and the cancelled task goes on as if it had not been cancelled. NATS' client calls
 it for every request, so about one in ten cancellations of a busy task was lost: a service ran on after
 SIGTERM. Python 3.12 has repaired it.
 """

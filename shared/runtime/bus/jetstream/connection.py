@@ -240,7 +240,7 @@ class Connection:
     def pauses(self) -> Iterator[float]:
         """Real seconds to wait before each further attempt.
 
-        Short in a cluster: it may elect a leader at any moment, and tells nobody.
+        Short in a cluster: it may elect a leader at any moment, without notice.
         """
         return pauses(CLUSTER_LONGEST_S) if self.clustered else pauses()
 
@@ -429,7 +429,7 @@ def in_words(error: Exception) -> str:
         case TimeoutError():
             return "NATS does not answer in time"
         case NoRespondersError():
-            return "nobody is there to answer"
+            return "nothing answers this subject"
         case _:
             return str(error) or repr(error)
 

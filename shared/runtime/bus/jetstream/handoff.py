@@ -2,7 +2,7 @@
 
 When a cluster loses the NATS server that leads the stream of facts, the others elect another after four to
 nine seconds. The state bucket has a leader of its own, and `keep_leaders_apart` sees to it that it is another
-server. So a service whose facts somebody waits for stores them there meanwhile, in their order: a hinted
+server. So a service whose facts others wait for stores them there meanwhile, in their order: a hinted
 handoff (DeCandia et al., Dynamo, SOSP 2007, section 4.6).
 
 One value of the bucket, the handoff, holds all facts that are kept, and who wrote it. The service's leader
@@ -243,7 +243,7 @@ async def keep_leaders_apart(connection: Connection) -> None:
 def _leader_of_both(clusters: Sequence[ClusterInfo | None]) -> str:
     """The server that leads all streams; empty: there is none, or a server is away.
 
-    A server that is away may be chosen to lead as well as any other, so nobody steps down then.
+    A server that is away may be chosen to lead as well as any other, so no leader steps down then.
     """
     copies = [copy for cluster in clusters if cluster for copy in cluster.replicas or []]
     leaders = {cluster.leader or "" for cluster in clusters if cluster}

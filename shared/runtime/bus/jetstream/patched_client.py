@@ -25,7 +25,7 @@ class PatchedClient(Client):
         for pong in self._pongs:
             if not pong.done():
                 pong.set_exception(ConnectionReconnectingError())
-                pong.exception()  # marked as seen: nobody awaits the library's own pings
+                pong.exception()  # marked as seen: nothing awaits the library's own pings
         self._pongs.clear()
         await super()._attempt_reconnect()
 

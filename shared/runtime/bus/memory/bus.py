@@ -194,7 +194,7 @@ class MemoryClient:
         servers = self._broker.servers.get(question.subject)
         if not servers:
             self.counts.questions_unanswered += 1
-            raise Unavailable(f"nobody answers {question.subject}")
+            raise Unavailable(f"nothing answers {question.subject}")
         servers.rotate(-1)
         answering = servers[0].client.start_answer(servers[0], data)
         await asyncio.wait({answering}, timeout=timeout_s)

@@ -402,7 +402,7 @@ def turning(name: str, turns: int = 1, place: int = 0, share: float = 0.5, **gpu
         ([turning("x", turns=0, share=0.0, a0=2), turning("y", share=1.0, a0=2)], None),
         ([turning("x", a0=2), turning("y", place=1, a1=2)], "rota r is on unlike GPUs"),
         ([turning("x", a0=2), turning("y", a0=2)], "in rota r two have the same place"),
-        ([turning("x", turns=0, a0=2), turning("y", turns=0, a0=2)], "in rota r nobody has a turn"),
+        ([turning("x", turns=0, a0=2), turning("y", turns=0, a0=2)], "in rota r no job has a turn"),
         ([turning("x", a0=2), relaxed("y", a0=2)], "node a0 is over-allocated"),
         ([turning("x", share=0.6, a0=2), turning("y", place=1, a0=2)], "shares of 1.1 in rota r a0=2"),
         ([turning("x", share=-0.1, a0=2)], "job x has a share of -0.1 of its GPUs"),
