@@ -1,6 +1,7 @@
 """Tables for people, one function for each thing the API answers. Pure: messages in, renderables out."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -230,7 +231,7 @@ def _workload(workload: WorkloadSource) -> str:
         case PoissonWorkload(count=count, rate_per_hour=rate):
             return f"{plural(count, 'job')}{f', {number(rate)} per hour' if rate else ' at once'}"
         case TraceWorkload(path=path):
-            return f"trace {path}"
+            return f"trace {Path(path).name}"
         case ListedWorkload(jobs=jobs):
             return f"{plural(len(jobs), 'job')}, listed"
 

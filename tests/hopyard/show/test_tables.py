@@ -13,7 +13,7 @@ from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Layer, Stage
-from schemas.scenarios import PoissonWorkload, ScenarioFile
+from schemas.scenarios import PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from schemas.views import ClockView, JobView, NodeView
 from shared.domain.ledger import Ledger
 from shared.domain.metrics import summary
@@ -36,9 +36,10 @@ def at(now: float, *, speed: float = 60.0) -> Times:
     [
         (PoissonWorkload(mix="hops", count=1, rate_per_hour=None), "1 job at once"),
         (PoissonWorkload(mix="hops", count=2, rate_per_hour=30.0), "2 jobs, 30 per hour"),
+        (TraceWorkload(path="/opt/scenarios/../traces/day.csv", format="philly", mix="hops"), " trace day.csv "),
     ],
 )
-def test_one_job_is_written_in_the_singular(workload: PoissonWorkload, says: str) -> None:
+def test_a_scenario_shows_its_arrivals_in_few_words(workload: WorkloadSource, says: str) -> None:
     scenario = ScenarioFile(name="own", cluster="tiny", workload=workload)
     assert says in text_of(scenarios_table([scenario]))
 
