@@ -36,7 +36,10 @@ def at(now: float, *, speed: float = 60.0) -> Times:
     [
         (PoissonWorkload(mix="hops", count=1, rate_per_hour=None), "1 job at once"),
         (PoissonWorkload(mix="hops", count=2, rate_per_hour=30.0), "2 jobs, 30 per hour"),
-        (TraceWorkload(path="/opt/scenarios/../traces/day.csv", format="philly", mix="hops"), " trace day.csv "),
+        (
+            TraceWorkload(path="/opt/scenarios/../traces/day.csv", format="philly", mix="hops"),
+            " trace day.csv ",
+        ),
     ],
 )
 def test_a_scenario_shows_its_arrivals_in_few_words(workload: WorkloadSource, says: str) -> None:
