@@ -75,7 +75,7 @@ def ensure_account(data: Path, user: str) -> Path:
 
 
 def write_accounts(data: Path) -> Path:
-    """Write the accounts into a file that the configuration of another's NATS server includes."""
+    """Write the accounts into a file that the configuration of any other NATS server can include."""
     block = msgspec.json.encode(accounts.server_accounts(accounts_in(data)))
     file = folder_of(data) / SERVERS
     owner_only.write(file, b"accounts = " + block + b"\n")
@@ -93,9 +93,9 @@ def expel(data: Path, node_id: str) -> bool:
 
 
 def accounts_in(data: Path) -> list[NatsUser]:
-    """All accounts with a file. Raises Invalid if one cannot be read, or the stack's own are gone.
+    """All accounts with a file. Raises Invalid if a file cannot be read, or an account of the stack is gone.
 
-    A server without any account would accept everybody.
+    A server without any account would accept every client.
     """
     if gone := [user for user in OF_STACK if not account_of(data, user).exists()]:
         raise Invalid(f"{folder_of(data) / NATS} has no account of {', '.join(gone)}")

@@ -20,8 +20,8 @@ from shared.runtime import owner_only
 FORMAT = 1
 MANIFEST = "backup.json"
 DIGEST = "backup.sha256"
+"""the member with the digest of the manifest"""
 DRAFT = "backup.tar"
-"""of the manifest"""
 STORE = "store.ndjson"
 STREAMS = "streams"
 FILES = "files"
@@ -66,7 +66,7 @@ class Manifest(Message, frozen=True, kw_only=True):
     streams: dict[str, StreamPart]
     parts: dict[str, BackupPart]
     left_out: str = ""
-    """files that jobs need and the backup has not, with their place"""
+    """files that jobs need and the backup does not have, with their place"""
 
 
 def part_of(file: Path) -> BackupPart:
@@ -108,7 +108,7 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
 
 @contextmanager
 def opened(path: Path) -> Iterator["Backup"]:
-    """Open a backup. Raises Invalid if it is incomplete, or of a version that this one cannot read."""
+    """Open a backup. Raises Invalid if it is incomplete, or of a format that this version cannot read."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield Backup(path, tar)
@@ -128,7 +128,7 @@ class Backup:
         self._check()
 
     def part(self, name: str) -> BinaryIO:
-        """Raises Invalid, also if it is not a plain file: a sparse one can have any number of zeros."""
+        """A part, to be read. Raises Invalid unless it is a plain file: a sparse one may never end."""
         try:
             member = self._tar.getmember(name)
             found = self._tar.extractfile(member) if member.isreg() and not member.issparse() else None

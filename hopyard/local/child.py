@@ -28,7 +28,7 @@ PR_SET_PDEATHSIG = 1
 LOOK_EVERY_S = 0.5
 KILL_AFTER_S = 5.0
 KILL_SAVING_AFTER_S = 60.0
-"""seconds until it is killed, if it may be an agent with processes, which save before they end"""
+"""seconds until a process is killed that may be an agent with jobs' processes, which save before they end"""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str]
     log: Path
     umask: int = owner_only.UMASK
-    """umask of the files that it writes; -1: this process's"""
+    """umask of the process; -1: that of the process that starts it"""
 
 
 def command_line(program: Program, parent: int) -> list[str]:
@@ -57,7 +57,7 @@ def main() -> None:
 def run(module: str) -> None:
     """Run a module as `python -m MODULE` does, with the arguments in `sys.argv`."""
     try:
-        if module.startswith("services."):  # makes no HTTPS requests; NATS has its own
+        if module.startswith("services."):  # no HTTPS requests; the NATS client reads certificates itself
             with unread():
                 importlib.import_module("aiohttp")
         runpy.run_module(module, run_name="__main__", alter_sys=True)

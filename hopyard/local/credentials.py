@@ -44,7 +44,7 @@ def own_token(data: Path, role: Role = Role.OPERATOR) -> str:
 
 
 def token_in(path: Path, *, missing_ok: bool = False) -> str:
-    """Raises Invalid."""
+    """The token in a file; with `missing_ok` empty if there is no file. Raises Invalid."""
     try:
         return owner_only.read_secret(path).decode().strip()
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def page_link(api_url: str, data: Path) -> str:
 
 
 def page_file(link: str, data: Path) -> Path:
-    """A file that sends a browser to the page: every account of the machine could see a command line."""
+    """A file that redirects a browser to the link, which every account could see in a command line."""
     file = (folder_of(data) / "page.html").absolute()
     owner_only.write(file, f'<meta http-equiv="refresh" content="0;url={escape(link)}">\n'.encode())
     return file

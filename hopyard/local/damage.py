@@ -28,7 +28,7 @@ def streams_on_disk(data: Path) -> set[str]:
 
 
 def archived_in(folder: Path) -> range:
-    """Facts that the archive in the folder has before its first gap, by the names of its files."""
+    """Sequences of the facts that the archive has before its first gap, by the names of its files."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     there = coverage(names, ArchiveKind.FACTS)
     return range(there.begins or 1, (there.gaps[0].start if there.gaps else there.ends + 1))
@@ -49,7 +49,7 @@ async def check_streams(data: Path, settings: Settings, say: Say, servers: int =
 
 
 async def _after_patience(data: Path, settings: Settings, servers: int) -> list[Flaw]:
-    """Wait until several servers have connected, and repaired what one of them has lost."""
+    """The flaws left once several servers had time to connect, and to repair what one of them had lost."""
     until = time.monotonic() + (PATIENCE_S if servers > 1 else 0.0)
     while True:
         found = await _found(data, settings)
@@ -60,7 +60,7 @@ async def _after_patience(data: Path, settings: Settings, servers: int) -> list[
 
 async def _found(data: Path, settings: Settings) -> list[Flaw]:
     there = streams_on_disk(data)
-    if not there:  # its first start; or NATS' folder is gone
+    if not there:  # the stack's first start; or NATS' folder is gone
         lost = store_of(data).exists()
         return (
             [Flaw(f"{data / 'nats'} holds no stream, though a stack ran here: all jobs are lost")]

@@ -1,6 +1,6 @@
 """The data folder of an embedded stack: who holds it, where its services listen, where its clock stands.
 
-It is its owner's alone: credentials are in it, and what jobs print.
+Only its owner may read it: it holds credentials and the output of jobs.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ LEFTOVERS_LIMIT_S = 10.0
 MARKS = ("lock", "clock.json", "cluster.json", "nats")
 """a folder that holds one of these is a stack's"""
 CLOSED = ("credentials", "logs", "nats", "output")
-"""folders in it that no job of another account passes through"""
+"""folders in the data folder that no job of another account passes through"""
 
 
 class StackFile(Message, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class StackFile(Message, frozen=True, kw_only=True):
     ports: dict[str, int]
     """web ports of the services, by name"""
     restarts: dict[str, int] = {}
-    """number of restarts by service, of those that ended by themselves"""
+    """number of restarts of each service that ended by itself"""
     last_errors: dict[str, str] = {}
     """how each of these services ended last"""
 
@@ -69,7 +69,7 @@ def claimed(data: Path) -> Iterator[None]:
 
 
 def _check_name(data: Path) -> None:
-    """Settings and messages are UTF-8. Raises Invalid."""
+    """Raises Invalid for a path that is not UTF-8 text, as settings and messages are."""
     try:
         str(data.absolute()).encode()
     except UnicodeEncodeError:
@@ -77,13 +77,13 @@ def _check_name(data: Path) -> None:
 
 
 def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
-    """Close it to other accounts. Raises Invalid for a folder with other things, or of another account."""
+    """Close the folder to other accounts. Raises Invalid if it is another account's, or no stack's folder."""
     with contextlib.suppress(FileNotFoundError):
         open_to_others = data.stat().st_mode & owner_only.OTHERS & ~mode
         found = {each.name for each in data.iterdir()}
         if open_to_others and found and found.isdisjoint(MARKS):
             raise Invalid(
-                f"{data} is open to others, and holds what is no stack's: "
+                f"{data} is open to others, and holds files that no stack made: "
                 f"chmod 700 {data}, or choose another --data"
             )
     try:
@@ -94,9 +94,9 @@ def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
 
 
 def close_contents(data: Path) -> None:
-    """Close to others what an older version left open here; they may still pass through to their jobs.
+    """Close what an older version left open to other accounts, which may still pass through to their jobs.
 
-    Links are left alone: what they lead to is not the stack's.
+    Links are left alone: their targets are not the stack's.
     """
     for path in data.iterdir():
         mode = path.lstat().st_mode
@@ -153,7 +153,7 @@ def clock_origin(data: Path, speed: float, now: float) -> float:
 
 
 def _await_leftovers(data: Path) -> None:
-    """Services of a stack that was killed leave a few seconds later; until then they hold its files."""
+    """Wait for the services of a stack that was killed: they hold its files for a few seconds more."""
     left = read_stack_file(data)
     pids = [] if left is None else list(left.pids.values())
     until = time.monotonic() + LEFTOVERS_LIMIT_S

@@ -1,7 +1,7 @@
 """Keeps a stack's NATS running: restarts it when it has ended, or a full or lost disk is usable again.
 
 A server of NATS (2.15) whose write has failed acknowledges nothing for that stream, even if there is room,
-until it is restarted. It cannot report a lost disk, since its log is on it: so the disk is tried.
+until it is restarted. It cannot report a lost disk, since its log is on that disk: so the disk is tried.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ REASONS_MAX = 20
 LEAST_BYTES = 4 * 1024 * 1024
 """bytes free, below which the disk counts as full"""
 STORE = "jetstream"
-"""the folder that a server makes in its own"""
+"""the folder that a server makes inside its own folder"""
 ROOM_BYTES = 16 * 1024 * 1024
 """bytes free, from which on a server is restarted"""
 
@@ -41,7 +41,7 @@ ROOM = "there is room again: nats-server starts again, since it stores nothing a
 
 
 async def start_nats(nats: NatsServers, say: Say) -> None:
-    """Raises NotReady, Invalid."""
+    """Start the servers, and wait longer for any that still recover their store. Raises NotReady, Invalid."""
     why = await _begun(nats, START_TIMEOUT_S)
     if why and all(isinstance(error, Recovering) for error in why.values()):
         say(SLOW.format(_named(why, nats), "the stack waits for it"))
@@ -60,15 +60,15 @@ async def _begun(nats: NatsServers, limit_s: float) -> dict[int, Exception]:
 
 
 async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
-    """As `keep`, for as long as it takes: the services wait for the server, and its store is on the disk.
+    """Restart servers without the limit of `keep`: the services wait for them, and their store is on disk.
 
-    Without the disk no server is started: it would end, or begin an empty store where the disk was. Raises
-    Died where nothing is to be restarted.
+    While the disk is gone no server is started: it would end, or begin an empty store where the disk was.
+    Raises Died if `restarts` allows none.
     """
     allowed, disk, outage, restart = Allowance(restarts), NatsDisk(nats), Outage(nats, say), False
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if restart or await asyncio.to_thread(disk.to_restart, say):  # on a disk that hangs this waits
+        if restart or await asyncio.to_thread(disk.to_restart, say):  # waits as long as the disk hangs
             await nats.stop()
         elif nats.ready() or disk.unfit:
             continue
@@ -79,10 +79,10 @@ async def keep_nats(nats: NatsServers, restarts: Restarts, say: Say) -> None:
             if not outage.said:
                 say(ENDED.format(_named(ended, nats), delay_s))
             await asyncio.sleep(delay_s)
-            restart = await asyncio.to_thread(disk.to_restart, say)  # it may have gone meanwhile
+            restart = await asyncio.to_thread(disk.to_restart, say)  # the disk may have gone meanwhile
             if restart or disk.unfit:
                 continue
-        why = await _begun(nats, START_TIMEOUT_S)  # the accounts that it lets in are on a disk too
+        why = await _begun(nats, START_TIMEOUT_S)  # the accounts that a server accepts are on a disk too
         restart = bool(why) and await asyncio.to_thread(disk.to_restart, say)
         if not (disk.unfit or restart):
             outage.say_of(why)
@@ -134,9 +134,9 @@ class NatsDisk:
         self._full = False
         self._gone = False
         self._was_gone = False
-        """seconds since the servers were started"""
+        """whether lost disks made the store unusable, and no restart has followed"""
         self._lacking: set[NatsServer] = set()
-        """numbers of the servers whose disks were gone at the last look"""
+        """the servers whose disks were gone at the last look"""
 
     @property
     def unfit(self) -> bool:
@@ -188,7 +188,7 @@ class NatsDisk:
         return {} if gone else free
 
     def _lost(self, servers: Collection[NatsServer]) -> tuple[str, str]:
-        """The folders of servers that store nothing, and what that means beside those that do not run."""
+        """The folders of servers that store nothing, and the effect, counting those that do not run."""
         ended = [server for server in self._nats.each if not server.running() and server not in servers]
         return ", ".join(str(server.folder) for server in servers), _effect(
             len(servers) + len(ended), self._nats

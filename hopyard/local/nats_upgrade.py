@@ -1,7 +1,7 @@
 """Lets processes of this version work with a NATS server that an earlier version of `hopyard up` started.
 
-What each account may say and hear follows from the version. A running server is given what either version
-allows, until `hopyard up` starts again and gives it what its own does.
+What each account may publish and receive depends on the version. A running server is given what either
+version allows, until `hopyard up` is started again and gives it what the new version allows.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def widen_permissions(data: Path, up: int) -> bool:
 
 
 def _widened(file: Path, data: Path) -> bool:
-    """Raises Failure."""
+    """Whether the configuration in a server's file had to be widened, which is done. Raises Failure."""
     config = msgspec.json.decode(owner_only.read_secret(file), type=dict[str, Any])
     if "users" in config.get("authorization", {}):
         raise Failure(STOP_FIRST)

@@ -1,12 +1,13 @@
-"""Starts many programs for the price of one import: forks of a process that has imported what they need.
+"""Starts many programs for the price of one import: as forks of a process that has imported their modules.
 
-`python -m hopyard.local.prefork PARENT_PID` reads a `Forks` a line from stdin, until its end. It imports,
-forks a process for each program, and says where they are: a line for each, its place and process id, and END.
-Their parent is not this process but its own, which takes in orphans meanwhile (`adopting`). Each runs on as
-if `hopyard.local.child` had begun it, and under the same command line.
+`python -m hopyard.local.prefork PARENT_PID` reads requests from stdin until its end: a `Forks` a line. It
+imports the modules of the first request. It answers each request by forking a process for each program, and
+printing a line with the program's place in the request and the process id; then END. The forks become
+children of PARENT_PID, which adopts orphans meanwhile (`adopting`). Each runs as if `hopyard.local.child`
+had started it, and shows the same command line.
 
-A program that is started again runs the code that is installed then: once anything was installed since the
-imports here, this process ends without an answer, and the next one imports again.
+A program that is started again runs the code that is installed then: if a module's file has changed since
+the imports, this process ends without an answer, and the next one imports again.
 """
 
 import contextlib
@@ -30,21 +31,22 @@ ROOM = " " * 256
 """an argument that reserves room in the command line for a longer one"""
 PR_SET_CHILD_SUBREAPER = 36
 ARGUMENTS_BEGIN, ARGUMENTS_END = 48 - 3, 49 - 3
-"""fields of `/proc/PID/stat` behind the name, which may hold spaces; the first behind it is the third"""
+"""indices of fields of `/proc/PID/stat` after the name, which may hold spaces; index 0 is field 3"""
 
 END = "."
 
 _open_for = 0
+"""how many blocks of `adopting` are running"""
 
 
 Stamp = tuple[int, int, int]
 Stamps = dict[str, Stamp | None]
-"""of files"""
+"""by path of the file; None: the file is gone"""
 
 
 class Forks(msgspec.Struct, frozen=True):
     imports: tuple[str, ...]
-    """modules to import; one that cannot be is left to the program that needs it"""
+    """modules to import; one that fails to import is left to the program that needs it"""
     programs: tuple[Program, ...]
 
     def encode(self) -> bytes:
@@ -55,7 +57,7 @@ class Forks(msgspec.Struct, frozen=True):
 def adopting() -> Iterator[None]:
     """In this block, orphans among this process's descendants become its children.
 
-    Not longer, since an agent's workers may outlive it and must not be reaped by this process.
+    Only there, since an agent's workers may outlive the agent, and must not be reaped by this process.
     """
     _open(+1)
     try:
@@ -65,7 +67,7 @@ def adopting() -> Iterator[None]:
 
 
 def _open(more: int) -> None:
-    global _open_for  # noqa: PLW0603 - the kernel has one such mark for a process
+    global _open_for  # noqa: PLW0603 - the kernel has one such flag for a process
     _open_for += more
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, int(_open_for > 0), 0, 0, 0)
 
@@ -82,7 +84,7 @@ def main() -> None:
 
 
 def _serve() -> tuple[Program, int] | None:
-    """Returns in each fork, with its program and the process between; in this one None, at the end."""
+    """Returns in each fork: its program, and the id of the intermediate process. None: serving has ended."""
     imported: Stamps = {}
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line, type=Forks, dec_hook=_decode)
@@ -91,8 +93,8 @@ def _serve() -> tuple[Program, int] | None:
         if not imported:
             _import(request.imports)
             imported = _stamps()
-        if _threads() > 1:  # a fork would not have them, and would have their locks
-            sys.exit("no fork: a library has begun a thread on being imported")
+        if _threads() > 1:  # a fork would lack the other threads, and keep the locks that they hold
+            sys.exit("cannot fork: a library started a thread when it was imported")
         intermediate = os.fork()
         if intermediate == 0:
             return _fork_each(request.programs)
@@ -106,7 +108,7 @@ def _decode(kind: type[Path], text: str) -> Path:
 
 
 def _import(names: Sequence[str]) -> None:
-    """Exclude all present objects from garbage collection, in this process and its forks."""
+    """Import the modules, and exclude all present objects from garbage collection, here and in the forks."""
     gc.disable()
     with unread():
         for name in names:
@@ -136,9 +138,9 @@ def _threads() -> int:
 
 
 def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
-    """Returns in each fork; this process ends here, which makes its children orphans."""
+    """Returns in each fork; the intermediate process ends here, which makes its children orphans."""
     intermediate = os.getpid()
-    with contextlib.suppress(OSError):  # no more of them: the others begin by themselves
+    with contextlib.suppress(OSError):  # no more can be forked: the rest are started without a template
         for place, program in enumerate(programs):
             pid = os.fork()
             if pid == 0:
@@ -148,7 +150,7 @@ def _fork_each(programs: Sequence[Program]) -> tuple[Program, int]:
 
 
 def _become(program: Program, parent: int, intermediate: int) -> None:
-    """Make a fork what a separately started process is from its start."""
+    """Give a fork what a separately started process has: session, umask, log, environment, arguments."""
     os.setsid()
     if program.umask >= 0:
         os.umask(program.umask)
@@ -160,7 +162,7 @@ def _become(program: Program, parent: int, intermediate: int) -> None:
             os.dup2(log.fileno(), number)
     os.environ.clear()
     os.environ.update(program.environ)
-    importlib.invalidate_caches()  # of folders that were not there
+    importlib.invalidate_caches()  # folders may have appeared since the imports
     _show(command_line(program, parent))
     _outlive(intermediate)
     leave_with(parent)
@@ -176,7 +178,7 @@ def _show(words: Sequence[str]) -> None:
 
 
 def _outlive(intermediate: int) -> None:
-    """Wait until the process that forked this one has ended, and another is this one's parent."""
+    """Wait until the intermediate process has ended, so that this process has its lasting parent."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(intermediate)
         select.select([descriptor], [], [])

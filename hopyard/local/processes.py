@@ -1,4 +1,4 @@
-"""Child processes: each in a group of its own, restarted a limited number of times, and stopped surely."""
+"""Child processes: each in a group of its own, restarted a limited number of times, killed at the latest."""
 
 import asyncio
 import contextlib
@@ -78,7 +78,7 @@ async def start_all(
     running: list[RunningProgram],
     fork_limit_s: float = LIMIT_S,
 ) -> None:
-    """Start the programs, as forks of `template` if that is in time, and add them to `running`.
+    """Start the programs, as forks of `template` if it answers in time, and add them to `running`.
 
     If this is cancelled, `running` has those that were started, and no more are started.
     """
@@ -112,8 +112,9 @@ async def _start_again(running: RunningProgram, template: Template) -> str:
 async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
     """Start the program again whenever it ends. Raises Died when that happens too often.
 
-    NotInstalled and StoreDamaged at once, and Died for settings by which it never started: another start
-    would end the same way. A file that settings name may be in work when one that ran is started again.
+    Where another start would end the same way it raises at once: NotInstalled, StoreDamaged, and Died for
+    settings with which the first start failed. A later start with bad settings is tried again, since a file
+    that they name may be half written.
     """
     allowed = Allowance(restarts)
     while True:
@@ -189,7 +190,7 @@ def _last_words(program: Program, code: int) -> str:
 
 
 def _last_error(program: Program, code: int) -> str:
-    """How it ended, and the last line of the log outside of a traceback's frames."""
+    """How the program ended; with an exit code also its log's last line that is no frame of a traceback."""
     lines = [
         line for line in _tail(program) if line.strip() and not line.startswith((" ", "\t")) and code > 0
     ]
@@ -199,7 +200,7 @@ def _last_error(program: Program, code: int) -> str:
 def _tail(program: Program) -> list[str]:
     try:
         return program.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    except OSError as error:  # its disk is gone, or it was killed before it had one
+    except OSError as error:  # the log's disk is gone, or the process was killed before it had a log
         return [f"its log cannot be read: {error.strerror}"]
 
 

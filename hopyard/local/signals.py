@@ -11,7 +11,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_until_stopped(main: Coroutine[Any, Any, T]) -> T | None:
-    """The result, or None when a signal ended it."""
+    """The coroutine's result, or None when a signal stopped it."""
     return asyncio.run(_until_stopped(main))
 
 
@@ -19,7 +19,7 @@ async def _until_stopped(main: Coroutine[Any, Any, T]) -> T | None:
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
     for number in STOPPING:
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores it
             loop.add_signal_handler(number, _cancel_once, task)
     try:
         return await task
@@ -34,7 +34,7 @@ def _cancel_once(task: asyncio.Future[Any]) -> None:
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> bool:
-    """Complete `work` even if this is cancelled meanwhile; returns whether it was."""
+    """Complete `work` even if this call is cancelled meanwhile; returns whether the call was cancelled."""
     task, cancelled = asyncio.create_task(work), False
     while not task.done():
         try:

@@ -51,13 +51,13 @@ from shared.runtime.process.ports import HeldPorts
 from shared.runtime.settings import load_settings
 
 IMPORTS = ("shared.runtime.process.main", *(f"{entry.module}.build" for entry in (*OF_CLUSTER, *OF_NODE)))
-"""what services need"""
+"""modules that services import"""
 READY_LIMIT_S = 90.0
 READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 STOP_LIMIT_S = 5.0
 SAVE_LIMIT_S = 60.0
-"""where agents run processes, which save before they end: a job of a longer grace is killed all the same"""
+"""the limit where agents run jobs' processes, which save before they end, whatever grace a job asks for"""
 
 
 class Stack:
@@ -110,8 +110,8 @@ class Stack:
 async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     """A stack that is ready, for as long as the block lasts.
 
-    Raises Invalid for settings, and NotReady; Died when a service ended more often than `spec.restarts`
-    allows, which also cancels the block, and so does NotInstalled.
+    Raises Invalid for bad settings, and NotReady. Cancels the block and raises Died when a service ended more
+    often than `spec.restarts` allows, and so for NotInstalled and StoreDamaged.
     """
     settings = settings_of(spec)
     check_exposure(spec, settings)
@@ -127,9 +127,9 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     ensure_accounts(spec.data, [node.node_id for node in _nodes(spec)])
     known = stamp_of(spec.data)
     tls = bool(settings.web_certificate)
-    _claim(spec.api_port)
+    _check_free(spec.api_port)
     names = _names(spec)
-    held = HeldPorts(HOST, len(names))  # to the end: a process that starts again has its port
+    held = HeldPorts(HOST, len(names))  # held to the end, so that a restarted process gets its port again
     ports = dict(zip(names, held.ports, strict=True)) | (
         {"admission": spec.api_port} if spec.api_port else {}
     )
@@ -143,7 +143,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
             await _until_ready(stack)
             yield stack
     finally:
-        # A signal that comes now changes nothing: what failed before is what is raised.
+        # A signal that comes now changes nothing: an earlier failure is still what is raised.
         await to_its_end(_end(stack, SAVE_LIMIT_S if settings.runner == PROCESSES else STOP_LIMIT_S))
 
 
@@ -160,7 +160,7 @@ def _nodes(spec: StackSpec) -> list[Node]:
 
 
 def _mode(settings: Settings) -> int:
-    """Jobs with accounts of their own pass through to their folders; only an agent that is root has such."""
+    """Mode of the data folder. Jobs of other accounts, which only a root agent runs, must pass through it."""
     passed = settings.runner == PROCESSES and os.geteuid() == 0
     return owner_only.PASSED if passed else owner_only.FOLDER
 
@@ -187,8 +187,8 @@ def check_servers(spec: StackSpec) -> None:
     begun = servers_begun(spec.data / "nats")
     if begun not in (0, spec.nats_servers):
         raise Invalid(
-            f"{spec.data} was begun with {begun} NATS server{'s' if begun > 1 else ''}, and would be lost to "
-            f"{spec.nats_servers}: choose --nats {begun}, or another --data"
+            f"{spec.data} was begun with {begun} NATS server{'s' if begun > 1 else ''}, and "
+            f"{spec.nats_servers} would not find its jobs: choose --nats {begun}, or another --data"
         )
 
 
@@ -213,7 +213,7 @@ def _nats(spec: StackSpec, settings: Settings) -> NatsServers:
 
 @contextlib.asynccontextmanager
 async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> AsyncIterator[None]:
-    """Keep every process alive while the block runs. An error of the block comes out as it is."""
+    """Keep every process alive while the block runs. Errors are raised without their exception group."""
     try:
         async with asyncio.TaskGroup() as group:
             keepers = [
@@ -231,7 +231,7 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
 async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
     """Keep NATS' accounts up to date while the stack runs, as nodes are admitted and expelled.
 
-    `known`: the stamp of accounts before the server read them. Ones that cannot be read change nothing.
+    `known`: the accounts' stamp before the server read them. Accounts that cannot be read change nothing.
     The server reads each change twice (`NatsServer.take_accounts`).
     """
     again = failed = False
@@ -286,8 +286,8 @@ def _names(spec: StackSpec) -> list[str]:
     return [*services, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
 
 
-def _claim(port: int) -> None:
-    """Raises NotReady when it is taken."""
+def _check_free(port: int) -> None:
+    """Raises NotReady when the port is taken."""
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -32,13 +32,13 @@ from shared.runtime.settings import (
 SERVICES = tuple(entry.name for entry in OF_CLUSTER)
 HOST = "127.0.0.1"
 OPEN_CLUSTER = "hopyard"
-"""the name of one without a cluster file, unless the setting `cluster_name` has another"""
+"""the name of a cluster without a cluster file, unless the setting `cluster_name` has another"""
 PROCESSES = "process"
-"""the runner that has folders"""
+"""the value of the setting `runner` with which jobs run as processes"""
 FOLDERS = ("jobs_folder", "run_folder")
-"""in the data folder, where nothing else is set"""
+"""settings that name folders of jobs: by default folders in the data folder"""
 OF_CLIENTS = ("api_token", "nats_credentials")
-"""what a user shows to some stack: it makes no operator of him here, and is no account of this NATS"""
+"""settings with which a user reaches some other stack: they hold for no process of this one"""
 
 Value = str | int | float | bool
 
@@ -58,22 +58,22 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     cluster: ClusterFile | None
     """None: nodes are known once agents join from elsewhere"""
     catalogue: CatalogueFile = NOTHING_MORE
-    """of the emulated world, beside the shipped entries; with none, the file that the settings name"""
+    """entries of the emulated world beside the shipped ones; without any, the file that the settings name"""
     clock_origin: float
     speed: float = 1.0
     scenario: str = ""
-    """its name"""
+    """name of the scenario, if there is one"""
     settings: Mapping[str, Value] = {}
-    """of the scenario: the environment of this process wins over them"""
+    """settings of the scenario: the environment of this process wins over them"""
     chosen: Mapping[str, Value] = {}
-    """on the command line: win over the environment"""
+    """settings on the command line, which win over the environment"""
     instances: Mapping[str, int] = {}
-    """of each service; of one that is not named there is one"""
+    """number of instances by service; 1 for a service that is not named"""
     api_port: int = 0
     """0: any free port"""
     nats: Listen = Listen()
     nats_servers: int = 1
-    """3: a cluster, and each holds all"""
+    """1, or 3: a cluster of servers that each hold everything"""
     restarts: Restarts = Restarts(most=0)
 
 
@@ -93,7 +93,7 @@ def settings_of(spec: StackSpec) -> Settings:
 
 
 def own_accounts(settings: Settings) -> bool:
-    """Whether each service and node has an account of its own: unless the settings have one for all."""
+    """Whether each service and node has an account of its own. Not if the settings have one for all."""
     return not (settings.nats_token or settings.nats_user)
 
 
@@ -103,7 +103,7 @@ def cluster_name(spec: StackSpec) -> str:
 
 
 def overruled(spec: StackSpec) -> list[str]:
-    """What the environment or its settings file sets and the stack decides otherwise, with who decides."""
+    """Settings of the environment or its settings file that lose to another, each with what decides it."""
     by = dict.fromkeys(_own_settings(spec, ""), "the stack itself")
     by |= dict.fromkeys((*spec.chosen, "speed"), "the command line")
     decided = _variables({**_own_settings(spec, ""), **spec.chosen})
@@ -116,7 +116,7 @@ def overruled(spec: StackSpec) -> list[str]:
 
 
 def _place(name: str, source: str) -> str:
-    """Where a setting stands, as a user would look for it."""
+    """Where a user finds a setting: its name and file, or its variable."""
     return f"{name} in {source}" if source == os.environ.get(FILE_VARIABLE) else _variable(name)
 
 
@@ -129,9 +129,9 @@ def write_files(spec: StackSpec) -> None:
 
 
 def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
-    """The settings of all services: of the scenario, the environment, the command line, the stack itself.
+    """The environment of all services: settings of the scenario, this environment, command line and stack.
 
-    A later one wins.
+    Each of these wins over those before.
     """
     ours = _own_settings(spec, nats_url)
     if spec.catalogue != NOTHING_MORE:
@@ -159,9 +159,9 @@ def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:
 
 
 def _folders(spec: StackSpec) -> dict[str, Value]:
-    """The folders that are not set, in the data folder.
+    """Settings of folders that are not set otherwise: folders in the data folder.
 
-    Not those of jobs where nodes are on other machines, which do not have this machine's folders.
+    Folders of jobs are not among them if nodes are on other machines, which do not have this data folder.
     """
     elsewhere = spec.cluster is None and not loopback(spec.nats.host)
     own = {ARCHIVE, *(() if elsewhere else FOLDERS)} - {*sources_of(os.environ), *spec.settings, *spec.chosen}
@@ -169,7 +169,7 @@ def _folders(spec: StackSpec) -> dict[str, Value]:
 
 
 def own_environment(spec: StackSpec, service: str, of: str, port: int) -> dict[str, str]:
-    """The environment of one process: its port, and its node or its number among instances, as `of` says."""
+    """What one process has in its environment: its port, and `of`: its node, or its number as an instance."""
     if service not in SERVICES:
         return _variables({"web_port": port, "node": of})
     instance = int(of or 1)
@@ -179,7 +179,7 @@ def own_environment(spec: StackSpec, service: str, of: str, port: int) -> dict[s
 
 
 def account_environment(spec: StackSpec, name: str) -> dict[str, str]:
-    """The variable that names the file of a process's account at NATS."""
+    """The variable that names the file of a process's account at NATS, if processes have their own."""
     if not own_accounts(settings_of(spec)):
         return {}
     return _variables({"nats_credentials": str(account_of(spec.data, name).absolute())})

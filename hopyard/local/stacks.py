@@ -1,7 +1,8 @@
-"""Finds the stack of a command that names none: one that this user started on this machine, never a port.
+"""Finds the stack for a command that names none: only a stack that this user runs on this machine.
 
-That of the nearest folder .hopyard, here or further up; else the only one of this user that runs. Each stack
-that stays is listed in a folder of the user's own: a file named by its process, holding its data folder.
+It is the stack of the nearest folder .hopyard, here or further up; else the only stack of this user that
+runs. `hopyard up` lists its stack in a folder of the user: a file named by its process id, which holds the
+path of the data folder.
 """
 
 import contextlib
@@ -23,12 +24,12 @@ Mine = tuple[Path, StackFile]
 
 
 def my_stack(start: Path) -> StackFile:
-    """The stack that is meant. Raises Unreachable if there is none, or several are as likely."""
+    """The stack that a command in `start` means. Raises Unreachable if none or several come into question."""
     return _mine_from(start)[1]
 
 
 def my_folder(start: Path) -> Path:
-    """The data folder of `my_stack`; where none runs, the nearest. Raises Unreachable."""
+    """The data folder of `my_stack`; if that fails, the nearest data folder. Raises Unreachable."""
     try:
         return _mine_from(start)[0]
     except Unreachable:
@@ -75,7 +76,7 @@ def _near(start: Path) -> Mine | None:
 def listed(data: Path, say: Callable[[str], None]) -> Iterator[None]:
     """List this process's stack, from its start on, so that it is found from every folder once it is up.
 
-    An account may have no folder for it: a service's home need not be there.
+    An account may have no folder for the list: a service's home need not exist.
     """
     entry = None
     try:
@@ -107,7 +108,7 @@ def _in_list() -> Iterator[Path]:
     for entry in _entries():
         try:
             data = Path(os.fsdecode(entry.read_bytes()))
-        except FileNotFoundError:  # that one has just ended
+        except FileNotFoundError:  # the stack has just ended
             continue
         if _living(data) is not None or alive(int(entry.name)):
             yield data
@@ -123,7 +124,7 @@ def _entries() -> list[Path]:
 
 
 def _living(data: Path) -> StackFile | None:
-    """The stack of a data folder, if it runs: ports of a killed one may have other owners by now."""
+    """The stack of a data folder, if it runs. Ports of a killed stack may have other owners by now."""
     stack = read_stack_file(data)
     return stack if stack is not None and alive(stack.pid) and _mine(data / "stack.json") else None
 

@@ -15,19 +15,19 @@ from hopyard.local.prefork import END, POSSIBLE, ROOM, Forks, adopting
 from hopyard.local.signals import to_its_end
 
 LIMIT_S = 120.0
-"""an import takes its time on a crowded machine"""
+"""seconds for a template to import and to fork; on a busy machine imports are slow"""
 END_LIMIT_S = 5.0
-"""for a process that was killed to be gone; one that waits for a disk stays until the disk answers"""
+"""seconds for a killed process to be gone; a process that waits for a disk stays until the disk answers"""
 LOOK_EVERY_S = 0.005
 PARENT, SESSION, BEGAN = 4 - 3, 6 - 3, 22 - 3
-"""fields of `/proc/PID/stat` after the name: the first is the third"""
+"""indices of fields of `/proc/PID/stat` after the name: index 0 is field 3"""
 
 Begun = MutableMapping[int, "Process"]
-"""processes by the places of their programs"""
+"""processes by the places of their programs in a request"""
 
 
 class Process(Protocol):
-    """What is asked of a child, however it began; `asyncio`'s are some."""
+    """A child process, however it was started; `asyncio`'s processes fit."""
 
     @property
     def pid(self) -> int: ...
@@ -68,7 +68,7 @@ class AdoptedProcess:
 
 
 class Template:
-    """Begun when the first program is to be forked, and again where it has ended."""
+    """A template process: started when the first program is to be forked, and again if it has ended."""
 
     def __init__(self, imports: Iterable[str] = ()) -> None:
         self._imports = tuple(imports)
@@ -77,10 +77,10 @@ class Template:
         self._one_at_a_time = asyncio.Lock()
 
     async def fork(self, programs: Sequence[Program], begun: Begun, limit_s: float = LIMIT_S) -> None:
-        """Add to `begun` the processes that run them; of any that could not be forked in time there is none.
+        """Add to `begun` the processes of the programs, except of those that could not be forked in time.
 
-        A template that does not answer in time, or while this is cancelled, is killed. What it had forked is
-        in `begun` then too.
+        A template that has not answered when time is up, or when this call is cancelled, is killed. What it
+        had forked is in `begun` all the same.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s), self._one_at_a_time:
@@ -92,7 +92,7 @@ class Template:
 
     @property
     def pid(self) -> int | None:
-        """None: there is none at the moment."""
+        """The template's process id; None: there is no template at the moment."""
         return None if self._process is None else self._process.pid
 
     async def end(self) -> None:
@@ -165,16 +165,16 @@ async def _read(process: asyncio.subprocess.Process, lines: list[str]) -> None:
 
 
 async def _adopt(process: asyncio.subprocess.Process, lines: list[str], begun: Begun) -> None:
-    """Add to `begun` what was forked, once it is this process's own.
+    """Add the forks to `begun` once they are children of this process.
 
-    A fork that does not become so in time has run nothing yet (`prefork._outlive`), and is killed.
+    A fork that does not become one in time has run nothing yet (`prefork._outlive`), and is killed.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_LIMIT_S):
             await _read(process, lines)
-            if lines[-1] != END:  # what the template forked is handed on as it ends
+            if lines[-1] != END:  # this process adopts the template's forks as the template ends
                 await process.wait()
-            while not all(_is_child(pid) for _, pid in _forks(lines)):  # noqa: ASYNC110 - nobody says when
+            while not all(_is_child(pid) for _, pid in _forks(lines)):  # noqa: ASYNC110 - nothing reports it
                 await asyncio.sleep(LOOK_EVERY_S)
     for place, pid in _forks(lines):
         if _is_child(pid):
@@ -191,9 +191,9 @@ def _forks(lines: Sequence[str]) -> list[tuple[int, int]]:
 
 
 async def _next_tick() -> None:
-    """Wait until what began before differs from what begins now: the kernel counts in ticks."""
+    """Wait until a process that starts now has a later start than any before: the kernel counts in ticks."""
     now = _tick()
-    while _tick() == now:  # noqa: ASYNC110 - nobody says when
+    while _tick() == now:  # noqa: ASYNC110 - nothing reports it
         await asyncio.sleep(LOOK_EVERY_S)
 
 
@@ -206,7 +206,7 @@ def _tick() -> int:
 def _reaping_orphans(template: int, begun: Begun) -> Iterator[None]:
     """Reap the orphans that became this process's children within the context and are not in `begun`.
 
-    Such are workers of a killed agent, and parts of a killed template.
+    Those are workers of a killed agent, and processes of a killed template.
     """
     before, opened = _children(), _tick()
     try:

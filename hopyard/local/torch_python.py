@@ -58,7 +58,7 @@ def _around(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _checked(python: Path) -> TorchInterpreter:
-    """Raises Failure."""
+    """The interpreter, if it has a torch that jobs can use. Raises Failure."""
     try:
         ran = subprocess.run(  # noqa: S603 - an interpreter that the user named, or has on the path
             [python, "-c", LOOK], capture_output=True, text=True, timeout=LOOK_LIMIT_S, check=False
