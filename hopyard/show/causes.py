@@ -12,7 +12,7 @@ UNSAID = {
     "node-left": "the time of a node was over",
     "merge": "its copies did their shares",
 }
-"""without a node or a plan, as in logs of earlier versions, by reason"""
+"""by reason: words for a cause that names neither node nor plan, as in logs of earlier versions"""
 
 
 def cause_text(reason: str, cause: Cause | None) -> str:
@@ -40,9 +40,9 @@ def _for_whom(cause: Cause) -> str:
 
 
 def _worth(cause: Cause) -> str:
-    """The figures of the jobs it made room for, against its own; or its own at the new place.
+    """The figures of the jobs that a job made room for, against its own; or its own at its new place.
 
-    Gains if the job has one, else priorities.
+    They are gains if the job has one, otherwise priorities.
     """
     own, measures = cause.standing, cause.measures
     by_gain = bool(measures.gain) and (own is None or own.gain is not None)

@@ -1,4 +1,4 @@
-"""Lists, one thing a line, in columns that fit the width: some are left out or cut, ids never."""
+"""Lists, one row a line, in columns that fit the terminal: some columns are left out or cut, ids never."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
@@ -13,7 +13,7 @@ from hopyard.show.units import legible
 GAP = "  "
 T = TypeVar("T")
 Shown = str | Text | tuple[str, ...]
-"""a cell; a tuple has parts, of which a narrow column shows the first and counts the others"""
+"""a cell; of a tuple's parts a narrow column shows the first ones, and counts the others"""
 
 
 class Column(msgspec.Struct, Generic[T], frozen=True):
@@ -21,15 +21,15 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     cell: Callable[[T], Shown]
     right: bool = False
     spare: int = 0
-    """columns with the highest number are left out first; 0: never"""
+    """the column with the highest number is left out first; 0: it never is"""
     cut: int = 0
-    """smallest width to which it may be cut; 0: it may not"""
+    """smallest width to which the column may be cut; 0: it may not be cut"""
     parts: str = "more"
-    """the word for its parts, if there is room for none"""
+    """what the parts of a cell are called where only their number has room"""
 
 
 class Listing(Generic[T]):
-    """A header, and a line for each row. Lines are longer than the terminal where what must stay is."""
+    """A header, and a line for each row. Lines may exceed the terminal: some columns are never left out."""
 
     def __init__(self, columns: Sequence[Column[T]], rows: Sequence[T], *, whole: bool = False) -> None:
         self._columns = columns
@@ -85,7 +85,7 @@ class Listing(Generic[T]):
         return min(wide, self._columns[index].cut or wide)
 
     def _is_filled(self, index: int) -> bool:
-        """Whether a column has to be shown: one that is empty and may be dropped is not."""
+        """Whether a column is worth showing: it has a cell with text, or may never be left out."""
         return not self._columns[index].spare or any(self._cells[index])
 
     @staticmethod

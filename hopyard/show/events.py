@@ -1,4 +1,4 @@
-"""Facts as lines for people: when, what it is about, and what happened in words."""
+"""Facts as lines for people: the time, the job, node or plan concerned, and what happened in words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ STOPPED = {
     facts.PreemptReason.FAILED: "failed, to be tried again,",
     facts.PreemptReason.MERGE: "merged",
 }
-"""by reason, other than a plan that wants the GPUs"""
+"""what became of a preempted job, by reasons that have a word of their own"""
 SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED, facts.Outcome.QUOTA})
 """outcomes after which the samples of a worker count"""
 NAMED_AT_MOST = 3
-"""measurements of a round; more are only counted"""
+"""measurements of a round that are named; more are only counted"""
 WHO_WIDTH = 22
 
 

@@ -1,4 +1,4 @@
-"""Jobs on the screen: a line each, or everything about one. Pure."""
+"""Jobs on the screen: a line for each job, or everything about one job. Pure."""
 
 import shlex
 import signal
@@ -18,12 +18,12 @@ from shared.domain import gangs
 from shared.domain.states import JobState
 
 SHELL = ("sh", "-c")
-"""shown before a command line for the shell"""
+"""the beginning of a command that is a line for the shell, which is shown without it"""
 DEFAULT = ("job", "state", "gpus", "done", "started", "ended", "waited", "note")
 
 
 def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
-    """Every column there is, by the name that `ps -o` knows it by. Of `DEFAULT` the wait goes first."""
+    """All columns, by their names in `ps -o`. Of the columns of `DEFAULT`, `waited` is left out first."""
     return {
         "job": Column("job", lambda job: job.job_id),
         "state": Column("state", lambda job: state_text(job.state), spare=1),
@@ -47,7 +47,7 @@ def job_columns(times: Times) -> Mapping[str, Column[JobView]]:
 
 
 def job_table(job: JobView, times: Times) -> Table:
-    """Everything known about one job, a fact a line."""
+    """Everything known about one job, one thing a line."""
     workload = job.spec.workload
     return facts_table(
         {
@@ -87,7 +87,7 @@ def exit_text(exit_code: int | None, signal_number: int | None) -> str:
 
 
 def _restarts(job: JobView) -> str:
-    """The number of restarts, and the causes of those that no plan made."""
+    """The number of restarts, with the number of interruptions and failures among them."""
     retries = job.spec.retries
     allowed = f", {retries} {'retry' if retries == 1 else 'retries'} allowed"
     parts = (
@@ -112,7 +112,7 @@ def _checkpoints(job: JobView, times: Times) -> str:
 
 
 def _launch(spec: JobSpec) -> dict[str, str]:
-    """How its processes are started."""
+    """How a job's processes are started."""
     shell = spec.command[:2] == SHELL and len(spec.command) > len(SHELL)
     limits = (
         f"{number(spec.cpus)} CPU cores" if spec.cpus is not None else "",
@@ -130,13 +130,13 @@ def _launch(spec: JobSpec) -> dict[str, str]:
 
 
 def places(gang: Gang) -> str:
-    """Nodes with their GPUs, and how they synchronise where that is not in lockstep."""
+    """Nodes with their GPUs, and how the gang synchronises unless it is in lockstep."""
     text, sync = " ".join(f"{one.node}:{one.gpus}" for one in gang.members), gangs.in_words(gang)
     return f"{text} ({sync})" if sync else text
 
 
 def place_parts(gang: Gang | None) -> tuple[str, ...]:
-    """Nodes with their GPUs, one a part, and the mode of synchronisation where it is not lockstep."""
+    """Nodes with their GPUs, a part for each node; the last names the mode unless that is lockstep."""
     if gang is None:
         return ()
     *others, last = (f"{one.node}:{one.gpus}" for one in gang.members)
@@ -144,7 +144,7 @@ def place_parts(gang: Gang | None) -> tuple[str, ...]:
 
 
 def _note(job: JobView) -> str | tuple[str, ...]:
-    """Why it failed, was rejected or could not be measured; of others, where they run."""
+    """Why a job failed, was rejected or could not be measured; otherwise where it runs."""
     return in_a_line(job.reason or _unmeasured(job)) or place_parts(job.gang)
 
 
@@ -153,12 +153,12 @@ def _unmeasured(job: JobView) -> str:
 
 
 def _done(job: JobView) -> str:
-    """The share done; the last update may exceed a job's samples a little."""
+    """The share of the samples done, at most 100 %: the last update may slightly exceed a job's samples."""
     return share(min(job.samples_done / job.spec.samples, 1.0))
 
 
 def _gpus(job: JobView) -> str:
-    """GPUs that it has; of a waiting job, those that it may have."""
+    """The GPUs that a job has; for a waiting job, the numbers that it may have."""
     if job.ended_at is not None:
         return ""
     return str(job.gang.gpus) if job.gang else f"({_counts(job.spec.demand)})"
@@ -169,7 +169,7 @@ def _counts(demand: Iterable[int]) -> str:
 
 
 def _waited(job: JobView) -> str:
-    """Waited so far, and the wait expected in all."""
+    """The wait so far, and the whole wait as expected."""
     so_far = duration(job.wait_s)
     return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
 

@@ -37,11 +37,11 @@ LABELS = {
     "gap_max": "largest gap",
 }
 SHARES = frozenset({"ftf_unfair_share", "gru", "cru", "cru_slots", "copy_share_max", "gap_max"})
-"""read in per cent"""
+"""metrics that are shown in per cent"""
 
 
 def in_words(name: str) -> str:
-    """The label of a metric; if another version has added it, its name with spaces."""
+    """The label of a metric; for a metric of another version, its name with spaces."""
     return LABELS.get(name) or name.removesuffix("_s").replace("_s_", "_").replace("_", " ")
 
 

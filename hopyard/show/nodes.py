@@ -1,4 +1,4 @@
-"""Nodes on the screen, a line each. Pure."""
+"""Nodes on the screen, a line for each node. Pure."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ DEFAULT = ("node", "type", "server", "state", "busy", "heard", "jobs", "note")
 
 
 def node_columns() -> Mapping[str, Column[NodeView]]:
-    """Every column there is, by the name that `nodes -o` knows it by."""
+    """All columns, by their names in `nodes -o`."""
     return {
         "node": Column("node", lambda view: view.node.node_id),
         "type": Column("GPUs of", lambda view: view.node.gpu_type, spare=3),
@@ -35,7 +35,7 @@ def _heard(view: NodeView) -> str:
 
 
 def _note(view: NodeView) -> str:
-    """Why not all of it is in use, or until when; a broken GPU for which it drains is named once."""
+    """Why a node is not wholly in use, or until when it is; a broken GPU that made it drain is named once."""
     others = {index: why for index, why in view.withheld.items() if why not in view.reason}
     goes = f"goes away in {brief(view.left_s)}" if view.left_s and view.state != "lost" else ""
     return "; ".join(part for part in (in_a_line(view.reason), withheld(others), goes) if part)

@@ -30,7 +30,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     round_s: float
     elapsed_s: float
-    """real seconds since the first job could come"""
+    """real seconds since jobs began to be submitted"""
     left_s: float | None = None
     """estimated real seconds until the end"""
 
@@ -40,7 +40,7 @@ Show = Callable[[RunStatus], None]
 
 @contextlib.contextmanager
 def progress() -> Iterator[Show]:
-    """Shows progress on stderr: stdout is for the result."""
+    """Yields a function that shows progress on stderr: stdout is for the result."""
     if not sys.stderr.isatty():
         yield _lines()
         return
@@ -61,7 +61,7 @@ def _lines() -> Show:
 
 
 def line(status: RunStatus) -> str:
-    """The picture in one line."""
+    """The status in one line."""
     facts = status_facts(status.status)
     jobs = f"jobs {status.submitted}/{status.total} submitted: {facts['jobs']}"
     parts = [_clock(status), jobs, f"GPUs {facts['GPUs']}", facts["last plan"]]

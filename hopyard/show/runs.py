@@ -1,4 +1,4 @@
-"""Where a job has run, a line a run: when, on which GPUs, how far it came, how fast beside the estimate."""
+"""The runs of a job, a line for each: when, on which GPUs, how far it came, how fast, and the estimate."""
 
 from collections.abc import Sequence
 

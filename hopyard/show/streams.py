@@ -1,4 +1,4 @@
-"""The standard streams of a command: closed, not in UTF-8, or a stdout that takes nothing more."""
+"""Standard streams of a command that are closed, are not in UTF-8, or cannot be written to any more."""
 
 import errno
 import io
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class NotWritten(OSError):
-    """stdout takes nothing more: its disk is full, or no process reads the pipe."""
+    """stdout cannot be written to: its disk is full, or no process reads the pipe."""
 
     @property
     def closed_early(self) -> bool:
@@ -30,11 +30,11 @@ class _Output(io.FileIO):
 
 
 def make_ready(*, as_json: bool, own_process: bool) -> None:
-    """Let whatever is printed be printed: no text ends a command.
+    """Prepare the streams, so that no text that is printed ends a command by an error.
 
     A terminal of another encoding is shown escapes for characters that it lacks. JSON is UTF-8 everywhere.
-    What is closed is /dev/null, and no file that is opened later is taken for it. `own_process`: the streams
-    are the process's, and stdout raises NotWritten.
+    A closed stream becomes /dev/null. `own_process`: the streams are the process's, and stdout raises
+    NotWritten.
     """
     if own_process and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = _telling(sys.stdout)
@@ -58,12 +58,12 @@ def _telling(out: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def give_up() -> None:
-    """Write nothing more to stdout; the interpreter would try again as it ends, and complain of it."""
+    """Discard what is left for stdout: the interpreter would try again to write it at exit, and complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def is_text(word: str) -> bool:
-    """Whether it could be decoded. Bytes that could not are surrogates, which no message can hold."""
+    """Whether a word could be decoded. Bytes that could not are surrogates, which no message can hold."""
     return not any("\ud800" <= each <= "\udfff" for each in word)

@@ -1,4 +1,4 @@
-"""Tables for people, one function for each thing the API answers. Pure: messages in, renderables out."""
+"""Tables for people, one function for each kind of answer. Pure: messages in, renderables out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from services.planner.policies.options import DescribedOption
 
 SHOWN_WITH_PLANS = ("decision_", "gap_")
-"""metrics that the plans' figures show already"""
+"""beginnings of metrics that the lines about plans show already"""
 
 STATE_STYLES = {
     "running": "green",
@@ -49,7 +49,7 @@ def state_text(state: str) -> Text:
 
 
 def result_table(result: RunResult) -> Table:
-    """The metrics of one run, and under which conditions they were made."""
+    """The metrics of one run, and the conditions under which it ran."""
     plans = result.plans
     return facts_table(
         {
@@ -80,7 +80,7 @@ def scenarios_table(found: Iterable[ScenarioFile]) -> Table:
 
 
 def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
-    """The checks: what was checked, whether it is well, and what was found."""
+    """A line for each check: what was checked, whether it passed, and what was found."""
     table = _table("check", "", "seen")
     for what, ok, detail in checks:
         _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), Text(detail))
@@ -88,7 +88,7 @@ def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
 
 
 def settings_table(settings: Iterable[SettingView]) -> Table:
-    """Each setting with its value and meaning; one that was set also with its source and default."""
+    """Each setting with its value and meaning; a setting that was set also with its source and default."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -136,7 +136,7 @@ def service_text(service: ServiceView) -> str:
 
 
 def did_text(service: ServiceView) -> str:
-    """What a leading service did last, and when; empty for one that follows."""
+    """What a leading instance of a service did last, and when; empty for an instance that follows."""
     if not service.leads or service.state is not ServiceState.UP:
         return ""
     name = instance_name(service.name, service.instance)
@@ -165,7 +165,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
 
 
 def _services(services: Iterable[ServiceView]) -> str:
-    """How many services are up; then each with restarts, an error or troubles."""
+    """How many services are up; then each that is not, or has restarts or troubles."""
     up = [one for one in services if one.state is ServiceState.UP]
     said = [service_text(one) for one in services if one not in up or one.restarts or one.troubles]
     return "; ".join([f"{len(up)} up", *said]) if up or said else ""
@@ -195,12 +195,12 @@ def _table(*columns: str) -> Table:
 
 
 def _add(table: Table, *cells: str | Text) -> None:
-    """A row. What looks like markup in a user's text is text."""
+    """Add a row. Markup in a text is not interpreted."""
     table.add_row(*(cell if isinstance(cell, Text) else Text(legible(cell)) for cell in cells))
 
 
 def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
-    """Label and value, one pair a line; what is not known is left out."""
+    """Label and value, one pair a line; a pair with an empty value is left out."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
@@ -213,9 +213,9 @@ def facts_table(facts: Mapping[str, str | Text] | Mapping[str, str]) -> Table:
 def figures_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: bool = False
 ) -> Listing[Sequence[str]]:
-    """A table of any columns; names of numeric ones begin with >.
+    """A table of any columns; the names of numeric columns begin with >.
 
-    `spare`: if not all fit, the last numbers are left out.
+    `spare`: if not all fit, the last numeric columns are left out.
     """
     shown = [_figures(index, name, spare=spare) for index, name in enumerate(columns)]
     return Listing(shown, list(rows))

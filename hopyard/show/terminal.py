@@ -1,6 +1,6 @@
 """Output to the terminal: tables for people, JSON for programs.
 
-Results go to stdout, everything said beside them to stderr.
+Results go to stdout, everything else to stderr.
 """
 
 import sys
@@ -31,7 +31,7 @@ def console() -> Console:
 
 
 def put(table: RenderableType) -> None:
-    """Print a table on stdout, as lines without padding where that is no terminal."""
+    """Print a table on stdout; if that is no terminal, lines have no padding at their end."""
     out = console()
     if sys.stdout.isatty():
         out.print(table, crop=False)
@@ -42,7 +42,7 @@ def put(table: RenderableType) -> None:
 
 
 def put_line(text: str) -> None:
-    """A line of text from elsewhere on stdout, neither folded nor cut."""
+    """Print a line of text on stdout, neither folded nor cut, and without interpreting markup."""
     console().print(text, markup=False, emoji=False, soft_wrap=True)
 
 
@@ -54,9 +54,9 @@ def show(
     out: Path | None = None,
     times: Times | None = None,
 ) -> None:
-    """The message as JSON, or as the table made from it; its JSON in the file `out` besides.
+    """Print the message as JSON, or as the table made from it; also write its JSON to the file `out`.
 
-    With `times` the JSON has dates, and a line beside the table says what the times are.
+    With `times` the JSON has dates, and a line on stderr says how to read the times of the table.
     """
     answer = message if times is None else dated(message, times)
     if out is not None:
@@ -74,7 +74,7 @@ def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> None:
-    """Raises Failure when it cannot be written."""
+    """Raises Failure when the file cannot be written."""
     try:
         with file.open("wb") as out:
             out.writelines(line + b"\n" for line in lines)
@@ -83,7 +83,7 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> None:
 
 
 def show_json(value: object) -> None:
-    """One JSON document, indented; NaN does not occur in what we print."""
+    """Print one JSON document, indented."""
     sys.stdout.write(_pretty(value).decode() + "\n")
 
 
@@ -92,12 +92,12 @@ def _pretty(value: object) -> bytes:
 
 
 def show_ids(ids: Iterable[str]) -> None:
-    """One a line, and nothing else."""
+    """Print one id a line, and nothing else."""
     sys.stdout.writelines(f"{each}\n" for each in ids)
 
 
 def show_line(value: object) -> None:
-    """One JSON document on one line, for streams of them. Flushed, since a reader may follow."""
+    """Print one JSON document on one line, as part of a stream; flush, since a reader may wait for it."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
@@ -109,7 +109,7 @@ def say(text: str) -> None:
 
 
 def complain_of(violations: Sequence["Violation"]) -> None:
-    """Raises Failure when the audit of an event log found anything."""
+    """Print what the audit of an event log found. Raises Failure if it found anything."""
     for found in violations:
         say(
             f"the event log breaks the rule {found.rule}: {found.detail} ({found.event_id}, {found.at:.1f} s)"
@@ -124,7 +124,7 @@ class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     kind: str
     code: int
-    """with which the command ends"""
+    """exit code of the command"""
     file: str | None = None
     line: int | None = None
     field: str | None = None
@@ -132,9 +132,9 @@ class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
-    """The last line on stderr: text, or an object with one member `error`.
+    """Print the last line on stderr, a text or an object with one member `error`, and exit.
 
-    It may quote a file or an argument from elsewhere, which must not control the terminal.
+    The text may quote a file or an argument, which must not control the terminal.
     """
     if as_json:
         say(msgspec.json.encode({"error": complaint(error, code)}).decode())
@@ -144,7 +144,7 @@ def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
 
 
 def complaint(error: object, code: int) -> Complaint:
-    """What the error itself knows of the place that is wrong goes with it."""
+    """The error as a message, with the file, line and field if the error has them."""
     return Complaint(
         message=str(error),
         kind=KINDS.get(code, "refused"),

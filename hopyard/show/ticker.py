@@ -12,7 +12,7 @@ REWRITE_EVERY_S = 0.1
 LINE_EVERY_S = 10.0
 """seconds between two lines that stay, and before the first, so that short work prints none"""
 SURE_FROM = 0.01
-"""share of the work from which on the time left is shown"""
+"""share of the work after which the time left is shown"""
 WORTH_SAYING_S = 1.0
 ERASE = "\r\x1b[K"
 WIDTH = 80
@@ -20,7 +20,7 @@ WIDTH = 80
 
 
 class Ticker:
-    """Everything said while the work goes on passes through it, so that no line lands in another."""
+    """Prints everything that is said while the work goes on, so that no line lands in another."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = sys.stderr if out is None else out
@@ -29,10 +29,10 @@ class Ticker:
         self._last = self._began - (REWRITE_EVERY_S if self._rewrites else 0.0)
         self._shown = False
         self._past = deque([(self._began, 0.0)])
-        """times and shares of the later half of the time so far"""
+        """times, and shares done by then, over the later half of the time so far"""
 
     def show(self, text: str, share: float) -> None:
-        """How far the work is: in words, and as a share of all of it."""
+        """Show how far the work is: in words, and as a share of the whole."""
         now = time.monotonic()
         if now - self._last < (REWRITE_EVERY_S if self._rewrites else LINE_EVERY_S):
             return
@@ -42,7 +42,7 @@ class Ticker:
         self._shown = self._rewrites
 
     def step(self, text: str) -> None:
-        """A line about a part that is done, where lines stay."""
+        """Print a line about a part that is done, unless lines are rewritten."""
         if not self._rewrites:
             self._write(text + "\n")
 

@@ -18,7 +18,7 @@ IN_UNIX_TIME = frozenset({"services"})
 
 
 class Times:
-    """Shows times of one cluster. Without its clock neither dates nor ages are known."""
+    """Shows times of one cluster. Without the cluster's clock neither dates nor ages are known."""
 
     def __init__(self, clock: ClockView | None) -> None:
         self._clock = clock
@@ -29,7 +29,7 @@ class Times:
 
     @property
     def now(self) -> float | None:
-        """The cluster time at the clock's answer."""
+        """The cluster time when the clock was asked."""
         return None if self._clock is None else self._clock.now
 
     def moment(self, at: float | None) -> str:
@@ -43,13 +43,13 @@ class Times:
         return self._local(at).strftime("%Y-%m-%d %H:%M:%S %Z") if self.by_calendar else clock(at)
 
     def column(self, at: float) -> str:
-        """A time of fixed width, without how long ago, for lists."""
+        """A time of fixed width for lists, without its age."""
         if self.by_calendar:
             return self._local(at).strftime("%Y-%m-%d %H:%M:%S%z")
         return f"{clock(at):>12}"
 
     def instant(self, text: str) -> float | None:
-        """The cluster time of so long ago (30m, 2h) or of a date; None if it is neither, or unknown."""
+        """The cluster time of an age (30m, 2h) or a date; None: the text is neither, or no clock is known."""
         ago_s = seconds_in(text)
         if self._clock is None:
             return None
@@ -62,14 +62,14 @@ class Times:
         return moment.timestamp() - self._clock.origin if self.by_calendar else None
 
     def short(self, at: float | None) -> str:
-        """`3m ago`, in cluster seconds like all lengths of time: for a narrow column."""
+        """`3m ago`, for a narrow column; in cluster time, like all durations."""
         if at is None:
             return ""
         since = self._since(at)
         return clock(at) if since is None else f"{brief(since)} ago"
 
     def iso(self, at: float) -> str | None:
-        """ISO 8601 with the zone's offset; None where the moment has no place in the calendar."""
+        """ISO 8601 with the zone's offset; None if the cluster's clock is not the wall clock."""
         return self._local(at).isoformat(timespec="milliseconds") if self.by_calendar else None
 
     def note(self) -> str:
@@ -88,7 +88,7 @@ class Times:
 
 
 def dated(answer: object, times: Times) -> object:
-    """The answer as plain data, each moment `at` or `…_at` with its date `at_iso` or `…_at_iso` beside it."""
+    """The answer as plain data; beside each time `at`, `since` or `…_at` stands its date, `…_iso`."""
     return _dated(msgspec.to_builtins(answer), times)
 
 

@@ -1,4 +1,4 @@
-"""Quantities and other people's texts, made readable. What is not known is an empty text."""
+"""Quantities and texts of users and jobs, made readable. A value that is not known is an empty text."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
 WHOLE_ABOVE = 100
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
-"""numbers up to this, before `brief` takes the next unit"""
+"""by unit, the number from which on `brief` takes the next unit"""
 
 
 def duration(seconds: float | None) -> str:
-    """Three digits or so: 34ms, 8.1s, 4m 10s, 2h 03m, 3d 04h."""
+    """A length of time with about three digits: 34ms, 8.1s, 4m 10s, 2h 03m, 3d 04h."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     if seconds < 0:
@@ -34,7 +34,7 @@ def _long(seconds: int) -> str:
 
 
 def withheld(gpus: Mapping[int, str]) -> str:
-    """GPUs that no job gets, by reason."""
+    """The GPUs that no job gets, with the reasons, in one line."""
     reasons: dict[str, list[str]] = {}
     for index in sorted(gpus):
         reasons.setdefault(gpus[index], []).append(str(index))
@@ -44,7 +44,7 @@ def withheld(gpus: Mapping[int, str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number: whole from a hundred on, three digits below."""
+    """A number: without decimals from 100 on, with three significant digits below."""
     if value is None or not math.isfinite(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= WHOLE_ABOVE else f"{value:.3g}"
@@ -65,13 +65,13 @@ def share(value: float | None) -> str:
 
 
 def memory(amount: float) -> str:
-    """Bytes in the largest unit of which there is one: 8 GiB, 512 MiB."""
+    """A number of bytes, in the largest unit that it reaches: 8 GiB, 512 MiB."""
     unit = min(int(math.log2(max(amount, 1.0)) // 10), len(BINARY) - 1)
     return f"{amount / 1024**unit:.3g} {BINARY[unit]}"
 
 
 def clock(seconds: float) -> str:
-    """An instant of cluster time as days, hours, minutes and seconds since its 0: 1d 02:03:04.5."""
+    """A moment of cluster time as days, hours, minutes and seconds since second 0: 1d 02:03:04.5."""
     tenths = round(seconds * 10)
     days, rest = divmod(tenths, DAY_S * 10)
     hours, rest = divmod(rest, HOUR_S * 10)
@@ -81,7 +81,7 @@ def clock(seconds: float) -> str:
 
 
 def brief(seconds: float | None) -> str:
-    """The nearest of one unit and two digits, three from a hundred days on: 34s, 99s, 47m, 12h, 47h, 3d."""
+    """A length of time, rounded to a whole number of one unit: 34s, 99s, 47m, 12h, 47h, 3d."""
     if seconds is None or not math.isfinite(seconds):
         return ""
     units = (unit for unit, below in SHOWN_BELOW.items() if round(seconds / UNITS_S[unit]) < below)
@@ -90,12 +90,12 @@ def brief(seconds: float | None) -> str:
 
 
 def legible(text: str) -> str:
-    """A text without control sequences of terminals, which a job's output may have. Lines stay."""
+    """A text without control characters, which a job's output may have; line breaks stay."""
     return "".join(each for each in text if each.isprintable() or each == "\n")
 
 
 def in_a_line(text: str) -> str:
-    """The first line of a text, and the last if that says more, as the error at the end of a log does."""
+    """The first line of a text, and the last if it says more, as the error at the end of a log does."""
     lines = [line.strip() for line in legible(text).split("\n") if line.strip()]
     more = lines[-1:] if len(lines) > 1 and lines[-1] not in lines[0] else []
     return " … ".join([*lines[:1], *more])

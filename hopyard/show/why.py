@@ -11,7 +11,7 @@ from schemas.plans import Measures, PlanKind, Standing, Waiting
 from schemas.views import HolderView, PlanView, PreemptionView, WhyView
 
 Moment = Callable[[float | None], str]
-"""a moment in words, as `Times.moment` has it"""
+"""a function that puts a time into words, such as `Times.moment`"""
 
 ENDED = frozenset({"completed", "failed", "cancelled", "rejected"})
 LEAST_GAP = 0.0005
@@ -28,16 +28,16 @@ OPENINGS = {
     Waiting.NO_CONFIGURATION: "No nodes that it may use have room for it",
     Waiting.OUTWEIGHED: "It could run; other jobs come first",
 }
-"""by reason"""
+"""the first words on why a job waits, by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
-"""ends that neither a plan nor a lost node caused"""
+"""reasons for which a job's own processes ended its run"""
 KEPT = ", at least until the next round (plans within a round preempt no job)"
 HOLDING = frozenset({Waiting.OUTSIDE_WINDOW, Waiting.NO_CONFIGURATION, Waiting.OUTWEIGHED})
 """reasons for which the holders of the GPUs are listed"""
 
 
 def preemptions_text(preemptions: Sequence[PreemptionView], moment: Moment) -> str:
-    """Where a job ran before, a line each."""
+    """The earlier runs of a job, a line for each."""
     lines = [
         f"  {moment(preemption.started_at)} to {moment(preemption.at)} on {places(preemption.gang)}, "
         f"{_ended(preemption)} at {number(preemption.samples_done)} samples: {_cause(preemption)}"
@@ -47,7 +47,7 @@ def preemptions_text(preemptions: Sequence[PreemptionView], moment: Moment) -> s
 
 
 def why_text(why: WhyView, moment: Moment) -> str:
-    """Sentences, a line each, the reason first."""
+    """Why a job waits or runs: a sentence a line, the reason first."""
     return legible("\n".join(_sentences(why, moment)))
 
 
@@ -120,7 +120,7 @@ def _holders(why: WhyView, moment: Moment) -> str:
 
 
 def _holder(one: HolderView, measures: Measures, decided_at: float, moment: Moment) -> str:
-    """The holder's GPUs, since when it has them, and why it came first."""
+    """A holder's GPUs, since when it has them, and why it came first."""
     since = f"since {moment(one.started_at)}" if one.started_at is not None else "about to start"
     ran = one.started_at is not None and one.started_at <= decided_at
     first = "it ran already" if ran else f"submitted {moment(one.submitted_at)}"
@@ -158,7 +158,7 @@ def _preempted(preemption: PreemptionView, moment: Moment) -> str:
 
 
 def _cause(preemption: PreemptionView) -> str:
-    """The cause of a preemption, with the last words of processes that ended by themselves."""
+    """The cause of a preemption, with how processes ended, if they ended by themselves, and why."""
     how = exit_text(preemption.exit_code, preemption.signal)
     words = (f" ({how})" if how else "") + (f": {in_a_line(preemption.detail)}" if preemption.detail else "")
     return f"{cause_text(preemption.reason, preemption.cause)}{words}"
