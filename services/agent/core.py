@@ -79,11 +79,11 @@ class Agent:
         self._leave_at = None if node.until is None else node.until - leave_s
         """cluster time at which the node leaves; None: never, or its NodeDrained is published already"""
         self._early: list[Report | GpusSeen] = []
-        """reports that came before this life's NodeJoined was back; handled once it is"""
+        """reports that came before this life's NodeJoined was read from the stream; handled once it is"""
         self._gpus = GpuHealth(node.node_id, seen)
 
     def handle(self, message: Input, now: float) -> Effects:
-        """Raises Superseded."""
+        """Handle a fact, a question, a report or the result of work. Raises Superseded."""
         match message:
             case Event() if type(message) in FOLDS:
                 return self._handle_fact(message, now)

@@ -92,7 +92,7 @@ def _checkpointed(order: StartOrdered, samples_done: float, now: float) -> Worke
 
 
 def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
-    """The end of a worker. Of one that measures it carries no reason: a failed measurement fails no job."""
+    """The end of a worker. If the worker measured, it has no reason: a failed measurement fails no job."""
     order = worker.order
     end = WorkerStopped(
         at=now,
@@ -120,7 +120,7 @@ def _outcome(worker: Worker, report: LastReport) -> Outcome:
 
 
 def _samples_done(worker: Worker, report: LastReport) -> float:
-    """Samples in its last checkpoint; if not known, those with which it began."""
+    """Samples in the worker's last checkpoint; if not known, those with which the worker began."""
     match report:
         case Stopped(samples_done=samples) | Completed(samples_done=samples):
             return samples

@@ -46,7 +46,7 @@ def link_bandwidth(gpu_type: GpuType) -> tuple[float, str]:
 
 
 def network_bandwidth(interfaces: Path = NETWORKS) -> tuple[float, str]:
-    """(bytes/s, source of the number) for one between nodes, by the fastest interface that is up."""
+    """(bytes/s, source of the number) for an all-reduce between nodes, by the fastest interface in use."""
     speeds = {path.name: megabits for path in interfaces.glob("*") if (megabits := _megabits(path)) > 0}
     if not speeds:
         return 10 * GIGABIT * NETWORK_SHARE, "0.85 of 10 Gb/s / 2: no interface says how fast it is"

@@ -11,9 +11,9 @@ from services.agent.gpus.nvml import GpuReading, Xid
 from services.agent.gpus.xids import fatal
 
 MEMORY_FREE = 2**30
-"""bytes; a GPU with no more in use counts as unused: a driver or a display server takes less"""
+"""bytes of GPU memory; up to this use a GPU counts as unused: a driver or a display server takes less"""
 UTILISATION_FREE = 10
-"""percent; a GPU that computes no more counts as unused: reading its state takes some"""
+"""percent; up to this utilisation a GPU counts as unused: reading its state takes some"""
 NAMED_AT_MOST = 3
 """processes on a GPU that a reason names"""
 

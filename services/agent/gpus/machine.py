@@ -54,7 +54,7 @@ def machine_of(settings: Settings) -> Machine:
         return _of_count(described(settings, GpuType(gpu_type), int(count)), devices)
     if not devices:
         raise UnfitMachine(
-            f"no GPU is found ({why_not}); --gpus cpu:{_cores()} has slots of the CPU stand for them"
+            f"no GPU is found ({why_not}); with --gpus cpu:{_cores()} slots of the CPU stand for GPUs"
         )
     return _of_devices(settings, devices)
 

@@ -16,11 +16,10 @@ from services.agent.work.nodes import AgentNode, UnknownNode
 from shared.runtime.service import Ports
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-"""file with the id of this boot, which holds the claim: so the agent's next life can take it over at once"""
+"""file with the id of this boot, in whose name the claim is held: the agent's next life has the same one"""
 NATS_PORT = 4222
 LEASES_WAITED = 2
-"""leases to wait for a claim of another boot before it counts as another machine's: this machine may have
-rebooted"""
+"""leases to wait before another boot's claim counts as another machine's: this machine may have rebooted"""
 
 log = structlog.get_logger()
 
@@ -39,7 +38,7 @@ async def this_machine(settings: Settings, ports: Ports) -> AgentNode:
 
 
 def address_towards(urls: str) -> str:
-    """The address from which this machine reaches the first of these NATS servers; empty: it does not."""
+    """The address from which this machine reaches the first of these NATS servers; empty: it cannot."""
     server = urlsplit(urls.split(",", maxsplit=1)[0].strip())
     try:
         with socket.socket(_family(server.hostname or ""), socket.SOCK_DGRAM) as probe:

@@ -104,7 +104,7 @@ async def _run(starts: Sequence[ProcessSpec]) -> AllReduceTimes:
 
 def _start(starts: Sequence[ProcessSpec], processes: list[subprocess.Popen[bytes]]) -> None:
     for start in starts:
-        processes.append(start_process(start))  # noqa: PERF401 - if one fails, the caller still has those before it
+        processes.append(start_process(start))  # noqa: PERF401 - if a start fails, the caller still has the earlier ones
 
 
 def _reap(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -17,7 +17,7 @@ NAME = "claim.json"
 class RankClaim(msgspec.Struct, frozen=True):
     rank: int
     process: Identity | None = None
-    """None: it is not started yet"""
+    """None: the rank is not started yet"""
 
 
 class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +26,8 @@ class WorkerClaim(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[RankClaim, ...]
     """empty: the job needs no process here, since it has no task on this node"""
     groups: dict[str, str] = {}
-    """folders of its control groups by controller; the next life may run below another group, and find no
-    other way"""
+    """folders of its control groups by controller; the next life may run below another group, so it could not
+    work them out"""
     port: int | None = None
     """port at which ranks meet rank 0, if the command is no Python script"""
 

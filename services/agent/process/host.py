@@ -32,7 +32,7 @@ class Host(msgspec.Struct, kw_only=True):
     report: Callable[[Report], None]
     write: Write | None
     gpus: tuple[str, ...]
-    """their names for CUDA_VISIBLE_DEVICES, by index; empty: the machine has none"""
+    """names of the GPUs for CUDA_VISIBLE_DEVICES, by index; empty: the machine has no GPUs"""
     network_interface: str
     accounts: bool
     """whether ranks run as the account of their job's user, if the agent is root"""
@@ -86,5 +86,5 @@ class Host(msgspec.Struct, kw_only=True):
         return {controller: str(folder) for controller, folder in folders.items()}
 
     def variable(self, order: StartOrdered) -> str:
-        """How an environment variable begins that marks the processes of this worker on this node."""
+        """The beginning of the environment variable that marks the processes of this worker on this node."""
         return f"{MARK}={self.folders.worker(order.placement_id)}/"

@@ -47,7 +47,7 @@ class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
     merge: str = "weighted"
     """how weights of copies are averaged"""
     orphan_s: float = 0.0
-    """seconds that its ranks train on without an agent; 0: for ever"""
+    """seconds that ranks train on without an agent; 0: for ever"""
 
 
 class Script(msgspec.Struct, frozen=True):

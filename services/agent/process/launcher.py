@@ -34,7 +34,7 @@ another machine seconds"""
 
 
 class Launcher:
-    """`claim`: of the earlier life that started the worker; None: this life starts it."""
+    """`claim`: that of the earlier life that started the worker; None: this life starts it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Launcher:
         self._folder = host.folders.worker(order.placement_id)
         self._processes = host.processes_of(self._claim)
         self._preparing_since: float | None = None
-        """monotonic time since when a start makes its folders; None: none does"""
+        """monotonic time at which a start began to make its folders; None: no start is making any"""
 
     @property
     def has_plugin(self) -> bool:
@@ -107,7 +107,7 @@ class Launcher:
         return self.context.checkpoints if late else ""
 
     def owns(self, peer: Peer, process: RankProcess | None) -> bool:
-        """Whether the process at the other end is the rank, or another process of the worker.
+        """Whether the process at the other end of a connection is the rank, or another one of the worker.
 
         A process in a container is recognised by an environment variable. Anybody can start a process with
         that variable, so processes of other accounts are refused first.
@@ -168,9 +168,9 @@ class Launcher:
         return group.set_limits(memory=memory, cpus=cpus)
 
     async def _claim_rank(self, number: int, process: RankProcess) -> None:
-        """Write down a rank that was started, before the next one is.
+        """Record a rank that was started, before the next one is started.
 
-        If that one cannot be started, the kill has to find this one.
+        If the start of the next one fails, the kill has to find this rank.
         """
         started = claims.RankClaim(number, process.identity)
         ranks = tuple(started if one.rank == number else one for one in self._claim.ranks)

@@ -1,4 +1,4 @@
-"""The agent's socket: a rank connects and says who it is; the kernel says which process it really is."""
+"""The agent's socket: a rank connects and names itself; the kernel says which process it really is."""
 
 import asyncio
 import contextlib
@@ -82,7 +82,7 @@ async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
     server = await asyncio.start_unix_server(serve, path, limit=LINE_MAX_BYTES, start_serving=False)
     try:
         _open(path)
-        await server.start_serving()  # an agent may be ended before this line
+        await server.start_serving()  # ranks connect from here on; the agent may be ended before
         yield
     finally:
         server.close()
@@ -98,7 +98,7 @@ def _clear(path: Path) -> None:
 def _open(path: Path) -> None:
     """Let the agent's account connect, or everybody if jobs have accounts of their own.
 
-    `connected` checks who.
+    `connected` checks the process.
     """
     path.chmod(0o666 if os.geteuid() == 0 else 0o600)
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def in_own_thread(work: Callable[[], T]) -> T:
-    """Returns or raises what the work does. If the caller is cancelled, the thread goes on alone."""
+    """Returns or raises what `work` does. If the caller is cancelled, the thread goes on alone."""
     done: Future[T] = Future()
 
     def run() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from services.agent.process.kernel.identities import Identity, identity_of, opened, send
 
 EndOf = Callable[[], Awaitable[int | None]]
-"""exit code of a process that has ended; below 0: minus the signal that ended it; None: not known"""
+"""returns a process's exit code after its end; below 0: minus the signal that ended it; None: not known"""
 
 
 class RankProcess:

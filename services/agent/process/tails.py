@@ -40,7 +40,7 @@ class Tail:
         return _decoded_lines(data[:size])
 
     def rest(self) -> Iterator[list[str]]:
-        """All lines that are left, for when no process prints any more; the last need not be complete."""
+        """All lines that are left, once no process prints any more; the last need not be complete."""
         before = -1
         while self._position != before:
             before = self._position
@@ -48,7 +48,7 @@ class Tail:
         yield _decoded_lines(_read_at(self._files.log, self._position, READ_MAX_BYTES))
 
     def last(self) -> tuple[str, ...]:
-        """The last lines, read or not."""
+        """The last lines of the log, whether they were read before or not."""
         with contextlib.suppress(OSError):
             size = self._files.log.stat().st_size
             data = _read_at(self._files.log, max(size - LAST_BYTES, 0), LAST_BYTES)

@@ -1,4 +1,4 @@
-"""Templates: processes that have imported torch, and are forked to start ranks fast; one an interpreter.
+"""Templates: processes that have imported torch, and are forked to start ranks fast; one per interpreter.
 
 A template ends with its agent, its forks do not. Without a template, or if it is not ready in time, a rank is
 started as a new process.

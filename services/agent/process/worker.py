@@ -45,16 +45,16 @@ log = structlog.get_logger()
 
 
 def in_words(error: Exception) -> str:
-    """An error of a file by the file and the reason, as users are to read it."""
+    """An error in words for users; an error of a file as the file and the reason."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
     return str(error)
 
 
 class LiveWorker:
-    """`claim`: of the earlier life that started the worker; None: this life starts it.
+    """`claim`: that of the earlier life that started the worker; None: this life starts it.
 
-    `executors`: of its GPUs, in the order of its ranks, if jobs take turns on them.
+    `executors`: those of its GPUs, in the order of its ranks, if jobs take turns on them.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LiveWorker:
         self._inputs.put_nowait(happened)
 
     def kill(self) -> None:
-        """Kill the worker; for an agent that ends and has waited for its grace."""
+        """Kill the worker, because the agent ends and has waited for the worker's grace."""
         self.put(partial(self.gang.timer_fired, effects.Timer.LEAVING))
 
     def connected(self, hello: messages.Hello, peer: Peer, connection: Connection) -> bool:
@@ -114,7 +114,7 @@ class LiveWorker:
         self.put(partial(self.gang.heard, rank, message))
 
     def waits_for(self) -> str:
-        """The folder on a disk that keeps its start waiting; empty: none does."""
+        """The folder on a disk that keeps the worker's start waiting; empty: no disk does."""
         return self._launcher.waits_for()
 
     def stop(self) -> None:
@@ -216,7 +216,7 @@ class LiveWorker:
     async def _watch_end(self, rank: int) -> None:
         try:
             end = await self._end_of(rank)
-        except Exception as error:  # noqa: BLE001 - it is raised where a worker ends
+        except Exception as error:  # noqa: BLE001 - it is raised again in the worker's own task
             self.put(partial(_raise, error))
         else:
             self.put(partial(self.gang.ended, rank, end))

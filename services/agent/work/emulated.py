@@ -76,7 +76,7 @@ class EmulatedRunner:
         self._write: Write | None = None
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """None: emulated workers end with their agent."""
+        """No workers: emulated ones end with their agent."""
         return ()
 
     async def run(self, report: Callable[[Report], None], write: Write | None) -> None:
@@ -123,7 +123,7 @@ class EmulatedRunner:
             worker.rota.deal()
 
     def stop(self, placement_id: PlacementId) -> None:
-        """Stop a worker; that of the leader saves a checkpoint first, which takes `checkpoint_s`."""
+        """Stop a worker. A leader's worker saves a checkpoint first, which takes `checkpoint_s`."""
         worker = self._workers.get(placement_id)
         if worker is None or worker.stopping:
             return
@@ -143,7 +143,7 @@ class EmulatedRunner:
             self._end(worker, Completed(placement_id, progress.total))
             return
         last = Stopped(placement_id, progress.done)
-        if gangs.resident(order.gang):  # it stays in GPU memory, and is saved while the next job runs
+        if gangs.resident(order.gang):  # the job stays in GPU memory, and is saved while the next one runs
             self._end(worker, last)
         else:
             self._wait(worker, progress.since + self._checkpoint_s, lambda one: self._end(one, last))
@@ -279,7 +279,7 @@ class EmulatedRunner:
         try:
             rota.check(worker)
         except DoesNotFit as error:
-            if worker.progress is not None:  # another node that leads the job reports it otherwise
+            if worker.progress is not None:  # otherwise another node leads the job, and reports it
                 self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
         else:
             rota.join(worker)
@@ -365,7 +365,7 @@ def world_of(catalogue: CatalogueFile, settings: Settings) -> World:
     make: WorldFactory = WORLDS.load(settings.world)
     try:
         inspect.signature(make).bind(settings, catalogue)
-    except (TypeError, ValueError):  # the second for what is written in C and does not say what it takes
+    except (TypeError, ValueError):  # ValueError: a callable in C that does not state its parameters
         raise UnknownPlugin(
             f"world {settings.world}: it cannot be called with settings and a catalogue"
         ) from None

@@ -14,7 +14,7 @@ TEXT_MAX = 400
 def heartbeat(
     ports: Ports, runner: Runner, *, node_id: NodeId, life: str, every_s: float
 ) -> Callable[[Inbox], Awaitable[None]]:
-    """A task of the service that sends one every `every_s` cluster seconds."""
+    """A task of the service that sends a heartbeat every `every_s` cluster seconds."""
 
     async def beat(_: Inbox) -> None:
         while True:

@@ -40,7 +40,7 @@ class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     """number of files of one rank"""
     node_bytes: int
-    """of all jobs of the node together"""
+    """bytes of all jobs of the node together"""
 
 
 class _OpenFile(msgspec.Struct):

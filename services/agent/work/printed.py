@@ -1,6 +1,6 @@
 """The lines that an emulated job prints about its progress. Pure.
 
-It prints them at checkpoints and at the ends of stretches, which grow longer: a few lines an hour.
+It prints at its start and end, at checkpoints, and at the ends of stretches, which grow longer.
 """
 
 from schemas.events import StartOrdered

@@ -91,7 +91,7 @@ class Rota:
             self._alarm.cancel()
 
     def _next_stretch(self, seconds: float) -> None:
-        """Begin a stretch; each lasts as long as all before it since the turns changed."""
+        """Begin a stretch; each lasts twice as long as the one before it, until the turns change."""
         self.end()
         if all(worker.progress is None for worker in self._jobs.values()):
             return

@@ -78,10 +78,10 @@ class Runner(Protocol):
     async def all_reduces(
         self, question: OpenAllReduce | JoinAllReduce, gpu_indices: tuple[int, ...]
     ) -> AllReduceMeeting | AllReduceTimes:
-        """Open all-reduces: name a place to meet.
+        """Open all-reduces by naming a place to meet, or join them and take part to the end.
 
-        Or join them: take part to the end; the first node times them. `gpu_indices`: GPUs that may be used;
-        the question may want fewer. Raises OSError: they cannot be timed.
+        The first node of the ring times them. `gpu_indices`: GPUs that may be used; the question may want
+        fewer. Raises OSError: the all-reduces cannot be timed.
         """
         ...
 

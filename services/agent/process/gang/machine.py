@@ -73,7 +73,7 @@ up"""
 class Gang:
     """`has_plugin`: its command is a Python script, which runs under the plug-in and sends messages.
 
-    `host`: address of this node for the other ranks. `port`: of rank 0, if its command reports none.
+    `host`: address of this node for the other ranks. `port`: that of rank 0, for a command that reports none.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Gang:
                 text = f"no checkpoint could be written, training goes on: {reason}"
                 actions = [PrintLine(number, text)]
             case messages.ReadyMessage() | messages.DoneMessage():
-                pass  # for the executor of its GPU
+                pass  # the executor of the rank's GPU takes these
             case _:
                 actions = self._last_message(rank, message)
         return actions
@@ -180,7 +180,7 @@ class Gang:
         return [] if rank.end or rank.message else self._last_message(rank, messages.EndedMessage(reason))
 
     def _repeated(self, number: int) -> Actions:
-        """The message in force, for a rank that connected after it was sent; getting it twice is harmless."""
+        """The latest order, for a rank that connected after it was sent; to get it twice is harmless."""
         if self.state is G.TRAINING:
             return [SendLine(messages.go(self.meeting), number)]
         return [SendLine(messages.stop(), number)] if self.state is G.STOPPING else []

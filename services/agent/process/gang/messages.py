@@ -16,7 +16,7 @@ LINE_MAX_BYTES = 4_000_000
 """a longer line ends the connection"""
 
 Term = Annotated[float, Meta(ge=0, le=1e12)]
-"""small enough that sums and products of a few are still an `Amount`"""
+"""a time or a number, bounded so that sums and products of a few are still an `Amount`"""
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Iterations = Annotated[tuple[Amount, ...], Meta(min_length=1, max_length=1_000)]
 """a time for each iteration, seconds"""

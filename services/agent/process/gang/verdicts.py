@@ -42,11 +42,11 @@ class MemoryState(StrEnum):
     ENOUGH = "enough"
     NODE_FULL = "node-full"
     OVER_LIMIT = "over-limit"
-    """more than the job asked for"""
+    """the job used more than it asked for"""
 
 
 class ProcessEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended. Neither code nor signal: not known, as of an adopted rank."""
+    """How a process ended. With neither code nor signal that is not known, as for an adopted rank."""
 
     code: int | None = None
     signal: int | None = None
@@ -88,7 +88,7 @@ class WorkerRecord(msgspec.Struct):
     samples_saved: float | None = None
     """samples in the newest checkpoint; None: not known"""
     save_s: float = 0.0
-    """seconds that writing it took"""
+    """seconds that writing the newest checkpoint took"""
     times: ProfiledMessage | None = None
     """the result of a measurement"""
     stopping: bool = False

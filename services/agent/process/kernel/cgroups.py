@@ -116,7 +116,7 @@ class Groups(msgspec.Struct, frozen=True):
         return group
 
     def clear(self, but: Collection[str]) -> None:
-        """Kill the processes of all groups but those named in `but`, and remove these groups. Blocks."""
+        """Kill all processes in the groups that `but` does not name, and remove those groups. Blocks."""
         found = {path.name for folder in self.folders.values() for path in folder.iterdir() if path.is_dir()}
         for name in found - set(but):
             group = self.of(name)
@@ -124,7 +124,7 @@ class Groups(msgspec.Struct, frozen=True):
             group.remove()
 
     def remove(self) -> None:
-        """Remove the parent, where no group is left in it. Blocks, as `remove_folder` does."""
+        """Remove the agent's own group wherever no group is left in it. Blocks, as `remove_folder` does."""
         empty = {name: folder for name, folder in self.folders.items() if not _has_groups(folder)}
         Group(empty).remove()
 

@@ -67,7 +67,7 @@ def _is_usable(folder: Path) -> bool:
         if (folder.parent / "cgroup.controllers").exists():
             _enable_controllers(folder)
         probe = folder / "probe"
-        probe.mkdir(exist_ok=True)  # it may be left of an agent that was killed here
+        probe.mkdir(exist_ok=True)  # an agent that was killed here may have left it
     except OSError:
         remove_folder(folder)
         return False
@@ -77,7 +77,7 @@ def _is_usable(folder: Path) -> bool:
 def _enable_controllers(folder: Path) -> None:
     """Enable the version 2 controllers for groups in the folder, as far as the kernel allows.
 
-    It allows it only where no process is in the parent group, so the agent moves itself into a leaf.
+    The kernel allows it only where no process is in the parent group, so the agent moves itself into a leaf.
     """
     base = folder.parent
     wanted = [("cgroup.subtree_control", f"+{name}") for name in ("memory", "cpu")]

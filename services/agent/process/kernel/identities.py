@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Names one process for ever: no other process of this or a later boot has the same identity."""
+    """Identifies a process for good: no other process of this or a later boot has the same identity."""
 
     pid: int
     start_time: int

@@ -28,7 +28,7 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class ProcessScan(msgspec.Struct):
-    """The processes of one worker. `variable`: how the variable begins that only they have."""
+    """The processes of one worker. `variable`: the beginning of a variable that only these processes have."""
 
     variable: str
     ranks: list[Identity] = []
@@ -43,7 +43,7 @@ class ProcessScan(msgspec.Struct):
         return pid != os.getpid() and has_variable(pid, self.variable)
 
     def out_of_memory(self) -> OutOfMemory:
-        """Nothing: without a control group it is not known."""
+        """No kills: without a control group they are not known."""
         return OutOfMemory()
 
     def kill(self) -> None:
@@ -71,7 +71,7 @@ class ProcessScan(msgspec.Struct):
 
 
 def has_variable(pid: int, variable: str) -> bool:
-    """Whether the process started with a variable that begins so (`NAME=VAL…`)."""
+    """Whether the process started with a variable that begins as given (`NAME=VAL…`)."""
     return any(one.startswith(variable.encode()) for one in environment_of(pid).split(b"\0"))
 
 

@@ -51,12 +51,13 @@ def account_of(user: str) -> Account | None:
     """The account under which a job of this user runs.
 
     None: the agent's own, because the agent is not root, or because the user is the agent's. Raises
-    NoAccount: the user has no account here, or a system account. So no job runs as root by default.
+    NoAccount: the job names no user, or one without an account here, or with a system account. So no job
+    runs as root by default.
     """
     if os.geteuid() != 0 or user == pwd.getpwuid(os.geteuid()).pw_name:
         return None
     if not user:
-        raise NoAccount("the job has no user, and runs as root for none: a token with a user gives it one")
+        raise NoAccount("the job has no user, and no such job runs as root: a token with a user gives it one")
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
@@ -89,7 +90,7 @@ def reach(folder: Path, account: Account | None, *, make: bool = False) -> None:
         code = process.wait(REACH_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        # Even after the kill it waits for its disk, so it is reaped elsewhere.
+        # A killed process may still wait for its disk, so a thread reaps it.
         threading.Thread(target=process.wait, daemon=True).start()
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(folder)) from None
     if code:

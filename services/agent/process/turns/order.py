@@ -93,7 +93,7 @@ class TurnOrder:
     def confirm(self, placement_id: PlacementId, *, holds: int | None) -> None:
         """A worker has connected, and says whether it holds the turn.
 
-        Earlier messages may be lost, so this counts.
+        That counts, since earlier messages may be lost.
         """
         self._unconfirmed.discard(placement_id)
         resident = self._residents[placement_id]
@@ -194,7 +194,7 @@ class TurnOrder:
     def _misfit(self, whole: float) -> str:
         """Why the workers do not fit into GPU memory: all keep theirs, and one computes; empty: they fit."""
         memories = [self._residents[one].memory for one in self._loaded]
-        if len(memories) < 2:  # noqa: PLR2004 - what one takes alone is no matter of turns
+        if len(memories) < 2:  # noqa: PLR2004 - turns do not matter to a single worker
             return ""
         kept = sum(one.kept for one in memories)
         computes = max(max(one.peak - one.kept, 0.0) for one in memories)
