@@ -1,8 +1,8 @@
 """Estimated against measured throughput: executions from facts, and figures over them. Pure.
 
-An execution is a placement from the forming of its gang to the order that stops it, or to its end; of copies,
-each is one. The estimate is that of the plan that placed it, or the copy's part of it; the measured
-throughput is the samples that the leader had done, divided by that time.
+An execution is a placement from the forming of its gang to the order that stops it, or to its end. Each copy
+of a forked gang is an execution too. The estimate is that of the plan that placed it, or the copy's part of
+that; the measured throughput is the number of samples that the leader did, divided by the time.
 Restoring and checkpointing are no part of it. The estimator keeps its prediction log with this fold, and
 an experiment reads the log of a run with it, so both mean the same by "measured".
 """
@@ -59,9 +59,9 @@ class Executions(msgspec.Struct, kw_only=True):
     """What the fold remembers."""
 
     planned: dict[PlacementId, Placement] = {}
-    """of the round's plans"""
+    """placements of the round's plans"""
     running: dict[PlacementId, dict[NodeId, RunningPlacement]] = {}
-    """by leader"""
+    """placements under way, by id and leader"""
     numbers: dict[Fingerprint, int] = {}
     """executions so far, by workload"""
     unstable: dict[Fingerprint, bool] = {}

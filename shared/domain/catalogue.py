@@ -1,10 +1,10 @@
-"""Entries of a catalogue put together, and what is wrong with some."""
+"""Merges the entries of two catalogues; and the error for entries that contradict one another."""
 
 from schemas.catalogue import CatalogueFile
 
 
 class InvalidCatalogue(ValueError):
-    """Entries whose fields are well-formed and make no sense together; `field` is a path as `$.models[0]`."""
+    """Entries whose fields are well-formed but make no sense together; `field`: a path like `$.models[0]`."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -13,7 +13,7 @@ class InvalidCatalogue(ValueError):
 
 
 def merged(first: CatalogueFile, then: CatalogueFile) -> CatalogueFile:
-    """Entries of both; where both have one of a name, that of `then`."""
+    """The entries of both catalogues; of two entries with one name, that of `then`."""
     models = {(row.model, row.dataset): row for row in (*first.models, *then.models)}
     speeds = {(row.model, row.dataset, row.batch): row for row in (*first.speeds, *then.speeds)}
     return CatalogueFile(

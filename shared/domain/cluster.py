@@ -7,11 +7,11 @@ from schemas.ids import GpuType, NodeId
 
 
 class InvalidCluster(ValueError):
-    """A cluster file whose fields are well-formed and make no sense together."""
+    """A cluster file whose fields are well-formed but make no sense together."""
 
 
 def nodes_of(cluster: ClusterFile) -> tuple[Node, ...]:
-    """The nodes the file describes, in the order of their ids. Raises InvalidCluster."""
+    """The nodes that the file describes, in the order of their ids. Raises InvalidCluster."""
     nodes: dict[NodeId, Node] = {}
     for group in cluster.nodes:
         if group.gpu_type not in cluster.gpu_types:
@@ -44,7 +44,8 @@ def gpus_by_type(nodes: Iterable[Node]) -> dict[GpuType, int]:
 def satisfiable(demand: Iterable[int], gpu_types: Iterable[GpuType], counts: Mapping[GpuType, int]) -> bool:
     """Whether the allowed types together have the smallest of the wanted GPU counts.
 
-    A gang may mix types, if the policy does. `counts`: GPUs of each type; no `gpu_types`: all are allowed.
+    Types are added up, since some policies mix them in a gang. `counts`: GPUs of each type. Without
+    `gpu_types` all types are allowed.
     """
     return min(demand) <= usable_gpus(gpu_types, counts)
 

@@ -1,7 +1,7 @@
 """Combinations of settings that are refused although each setting is allowed: one table. Pure.
 
-A pair stands here when a stack that has it goes round in circles or throws away what it was asked to keep.
-What is merely unwise does not.
+A combination is listed if a stack that has it would repeat work in vain, discard what it was asked to keep,
+or ignore a setting. Combinations that are merely unwise are not listed.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PROCESSES = "process"
 
 class Condition(NamedTuple):
     names: tuple[str, ...]
-    """of the settings"""
+    """the settings that the condition is about"""
     holds: Callable[[Settings], bool]
     reason: str
     """what the combination would cause, and what to do"""
@@ -82,7 +82,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition(
         ("nats_password", "nats_user"),
         lambda it: not it.nats_password or bool(it.nats_user),
-        "a password without a user is nobody's; nats_user is needed too",
+        "a password without a user is not used; nats_user is needed too",
     ),
     Condition(
         ("web_certificate", "web_key"),
@@ -100,7 +100,7 @@ HIDDEN = frozenset({"nats_password"})
 
 
 class ConflictingSettings(ValueError):
-    """Names the settings, their values, and what would come of them."""
+    """Settings that cannot hold together; the text has their values and what they would cause."""
 
 
 def check_together(settings: Settings) -> None:

@@ -1,9 +1,10 @@
 """The contract between a service's core and the shell that drives it.
 
 A core is a synchronous state machine. It changes `state` only when it handles a fact, its own facts
-included: they come back through the stream like everybody's. So a replay of the stream, its effects
-dropped, gives the same state, and a fact published twice changes nothing, because its id is the same.
-What else a core remembers (an outstanding question, a timer) is volatile: `resume` begins it again.
+included: they come back through the stream like those of other services. So a replay of the stream, its
+effects dropped, gives the same state. A fact that is published twice changes nothing, because its id is the
+same. Anything else that a core remembers (an outstanding question, a timer) is lost when the process ends:
+`resume` begins it again.
 """
 
 from typing import Any, Protocol
@@ -26,13 +27,13 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Have something done outside (ask, solve, write, start a process). The answer is handled as an input."""
+    """Have work done outside the core (ask, solve, write, start a process). Its answer comes as an input."""
 
     task: msgspec.Struct
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Answer a question. Goes out after the facts of the same batch are stored."""
+    """Answer a question. The answer is sent once the facts of the same batch are stored."""
 
     ticket: int
     message: Message
@@ -50,7 +51,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class WorkFailed(msgspec.Struct, frozen=True):
-    """An input: outside work raised an operating error, or passed its time limit."""
+    """An input: work outside the core raised an operating error, or passed its time limit."""
 
     task: msgspec.Struct
     reason: str
@@ -68,7 +69,7 @@ class Core(Protocol):
     """One service's decisions. `now` is cluster time, float seconds."""
 
     state: Any
-    """a msgspec struct: all that it has learnt from facts, ready to be written as a snapshot"""
+    """a msgspec struct: all that the core has learnt from facts, ready to be written as a snapshot"""
 
     def handle(self, message: Input, now: float) -> Effects: ...
 

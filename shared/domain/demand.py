@@ -40,7 +40,7 @@ def job_spec(job: JobFile) -> JobSpec:
 
 
 def _modes(asked: Sequence[str]) -> tuple[str, ...]:
-    """With lockstep, in which every job runs."""
+    """The modes asked for, and lockstep, in which every job can run."""
     for index, name in enumerate(asked):
         if name not in gangs.NAMES:
             raise InvalidJob(f"$.modes[{index}]", f"{name} is no mode; there are {', '.join(gangs.NAMES)}")

@@ -1,14 +1,15 @@
 """What each mode of synchronisation means: the only module that knows. Pure.
 
 A gang is made of *parts*: workers that exchange gradients with one another, under one leader. Every mode
-but `Forked` has one part. A part is known by the samples that each of its GPUs takes in an iteration,
+but `Forked` has one part. The throughput of a part follows from the samples that each GPU takes in an
+iteration:
 
     iteration = max over GPUs of (samples taken / samples a second) + exchange
     throughput = Σ samples taken / iteration
 
-from which the familiar rules follow: slowest GPU × GPUs for `Lockstep`, Σ speeds for `Proportional` shares
-(JPS, eq. 13), the fullest GPU for `Relaxed` tasks (Hare without shared GPUs). A gang's throughput is the
-sum over its parts.
+So it is the slowest GPU's speed × GPUs for `Lockstep`, the sum of the speeds for `Proportional` shares (JPS,
+eq. 13), and set by the GPU with the longest tasks for `Relaxed` (Hare without shared GPUs). A gang's
+throughput is the sum over its parts.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,14 +41,14 @@ BATCHES_AT_MOST = 64
 """most samples of one GPU, in batches, however little memory they take"""
 
 Batches = tuple[tuple[int, ...], ...]
-"""samples, or parts, of one iteration, by member and GPU"""
+"""samples, or tasks, of one iteration, by member and GPU"""
 
 
 class Meaning:
     """What `Lockstep` means; the other modes override what differs."""
 
     unit = "GPUs"
-    """what its scale counts"""
+    """what `scale` counts"""
     observed = True
     """whether the estimator answers for such gangs, and learns from them"""
     paced = True
@@ -57,7 +58,7 @@ class Meaning:
     fills_any_room = False
     """whether a job may run on fewer GPUs than its demand has"""
     copies = False
-    """whether its parts train independently, so that the others go on when one ends or is lost"""
+    """whether parts train independently, so that the others go on when one ends or is lost"""
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:
         """Whether a job planned as `wanted`, which is in this mode, keeps running as `present`."""
@@ -66,8 +67,8 @@ class Meaning:
     def rota(self, gang: Gang) -> RotaId:  # noqa: ARG002 - its GPUs are its own
         return RotaId("")
 
-    def retimes(self, present: Gang, wanted: Gang) -> bool:  # noqa: ARG002 - nor has it any turns
-        """As `keeps`, if it keeps running with other turns."""
+    def retimes(self, present: Gang, wanted: Gang) -> bool:  # noqa: ARG002 - it has no turns
+        """Whether the job keeps running as `present`, with other turns."""
         return False
 
     def parts(self, gang: Gang) -> tuple[Gang, ...]:
@@ -89,14 +90,14 @@ class Meaning:
         """Batches in a global batch: the number that a job's demand and its learning rates are about."""
         return part.gpus
 
-    def misfit(self, part: Gang, batch_size: int) -> str:  # noqa: ARG002 - nothing but samples can be
+    def misfit(self, part: Gang, batch_size: int) -> str:  # noqa: ARG002 - lockstep has no shares
         """Why a job of this batch size cannot run in this gang; empty: it can."""
         return ""
 
     def throughput(
         self, part: Gang, rate_of: Mapping[NodeId, float], batch_size: int, exchange_s: float
     ) -> float:
-        """samples/s; arguments as of the function of this name."""
+        """samples/s of a part; `exchange_s` as in the function `throughput`."""
         taken = self.batches(part, batch_size)
         pairs = zip(part.members, taken, strict=True)
         slowest_s = max(max(each) / rate_of[one.node] for one, each in pairs)
@@ -111,7 +112,7 @@ class Meaning:
     def quotas(self, gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:  # noqa: ARG002
         return {}
 
-    def rest(self, members: Members, gang: Gang) -> Gang:  # noqa: ARG002 - they train no more
+    def rest(self, members: Members, gang: Gang) -> Gang:  # noqa: ARG002 - only copies train on
         return Gang(members)
 
 
@@ -119,7 +120,7 @@ class OfProportional(Meaning):
     paced = False
 
     def keeps(self, present: Gang, wanted: Gang) -> bool:
-        """Whether GPUs are the same and shares nearly so: then a restart would cost more than it gains."""
+        """Whether GPUs are the same and shares nearly the same: then a restart costs more than it gains."""
         if present.members != wanted.members or not isinstance(present.sync, Proportional):
             return False
         assert isinstance(wanted.sync, Proportional)
@@ -135,7 +136,7 @@ class OfProportional(Meaning):
         taken, whole = global_batch(part, batch_size), part.gpus * batch_size
         return "" if taken == whole else f"{taken} samples an iteration in place of {whole}"
 
-    def batches(self, gang: Gang, batch_size: int) -> Batches:  # noqa: ARG002 - its samples say it
+    def batches(self, gang: Gang, batch_size: int) -> Batches:  # noqa: ARG002 - the shares are samples
         assert isinstance(gang.sync, Proportional)
         pairs = zip(gang.sync.samples, gang.members, strict=True)
         return tuple(divided(samples, (1.0,) * one.gpus) for samples, one in pairs)
@@ -157,9 +158,9 @@ class OfForked(Meaning):
         return shares[node] / plain_sum(shares.values())
 
     def quotas(self, gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
-        """HadarE divides steps, of `batch_size` samples each, by largest remainders.
+        """Divides steps of `batch_size` samples by largest remainders, as HadarE does.
 
-        What shares that sum to less than 1 leave to later rounds takes part as one more copy.
+        If shares sum to less than 1, what they leave to later rounds takes part like one more copy.
         """
         shares = self._shares(gang)
         later = 1.0 - plain_sum(shares.values())
@@ -225,7 +226,7 @@ class OfRelaxed(Meaning):
         return super().keeps(present, wanted) or self.retimes(present, wanted)
 
     def retimes(self, present: Gang, wanted: Gang) -> bool:
-        """Whether rota, GPUs, number of tasks and leader are the same.
+        """Whether the gangs differ, and rota, GPUs, number of tasks and leader are the same.
 
         Then the learning rate is the same, and the same node counts the samples.
         """
@@ -248,11 +249,11 @@ MEANINGS: Mapping[type[Mode], Meaning] = {
 }
 
 NAMES = tuple(sorted(mode.tag() for mode in MEANINGS))
-"""of all modes, as jobs and nodes list them"""
+"""names of all modes, as jobs and nodes list them"""
 
 
 def known_modes(found: Collection[str]) -> tuple[str, ...]:
-    """The known modes among the names, with lockstep; no names, which mean any mode, give none."""
+    """The known modes among the names, and lockstep. No names mean any mode, and give no names."""
     return tuple([name for name in NAMES if name in found or name == LOCKSTEP.tag()]) if found else ()
 
 
@@ -269,7 +270,7 @@ def part_of(gang: Gang, node: NodeId) -> Gang:
 
 
 def leaders(gang: Gang) -> tuple[NodeId, ...]:
-    """The nodes that count progress and write checkpoints, one for each part: the first that computes."""
+    """The nodes that count progress and write checkpoints: in each part the first node that computes."""
     return tuple([leader(part) for part in parts(gang)])
 
 
@@ -279,21 +280,21 @@ def leader(part: Gang) -> NodeId:
 
 
 def trained_by(part: Gang, *, meets: bool) -> tuple[NodeId, ...]:
-    """The nodes that hear that its training begins; `meets`: its processes have to meet.
+    """The nodes that get the order to train; `meets`: the part's processes have to meet.
 
-    Where no process has to meet another one the leader is enough, but for a rota: each job's leader may be
-    on another node, and there all jobs must be known that take turns with it.
+    If they need not meet, only the leader gets it, except in a rota: its jobs may be led by different nodes,
+    and each of these must know all jobs that take turns.
     """
     return part.nodes if meets or rota(part) else (leader(part),)
 
 
 def batches(gang: Gang, batch_size: int) -> Batches:
-    """Samples of one iteration; `batch_size`: the job's, of one GPU."""
+    """Samples of one iteration. `batch_size`: the job's batch on one GPU."""
     return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].batches(part, batch_size))
 
 
 def tasks(gang: Gang) -> Batches:
-    """The number of parts in which each GPU takes its samples of an iteration, one after another."""
+    """The number of tasks that each GPU computes in an iteration, one after another."""
     return tuple(each for part in parts(gang) for each in MEANINGS[type(part.sync)].tasks(part))
 
 
@@ -318,7 +319,7 @@ def global_batch(gang: Gang, batch_size: int) -> int:
 
 
 def learning_rate(gang: Gang, rates: Mapping[int, float]) -> float | None:
-    """`rates`: by GPU count, as the job has them. None: the job has none, or the parts have unlike ones."""
+    """The job's learning rate in this gang, from its `rates` by GPU count; None: there is not exactly one."""
     found = {rates.get(_scale(part)) for part in parts(gang)}
     return found.pop() if len(found) == 1 else None
 
@@ -333,45 +334,45 @@ def misfit(gang: Gang, demand: Sequence[int], batch_size: int) -> str:
 
 
 def shares_misfit(gang: Gang, batch_size: int) -> str:
-    """Why the gang's shares do not make a global batch; empty: they do."""
+    """Why the gang's shares do not add up to the global batch; empty: they do."""
     wrongs = (MEANINGS[type(part.sync)].misfit(part, batch_size) for part in parts(gang))
     return next(filter(None, wrongs), "")
 
 
 def in_words(gang: Gang) -> str:
-    """How its workers synchronise, for people; empty: in lockstep."""
+    """How the gang's workers synchronise, for people; empty: in lockstep."""
     return MEANINGS[type(gang.sync)].in_words(gang)
 
 
 def keeps(present: Gang, wanted: Gang) -> bool:
-    """Whether a job planned as `wanted` keeps running as `present`: same GPUs, shares nearly the same."""
+    """Whether a job planned as `wanted` keeps running as `present`, since a restart would gain nothing."""
     return MEANINGS[type(wanted.sync)].keeps(present, wanted)
 
 
 def retimes(present: Gang, wanted: Gang) -> bool:
-    """Whether a job planned as `wanted` keeps running as `present`, with other turns at most."""
+    """Whether a job planned as `wanted` keeps running as `present`, but with the turns of `wanted`."""
     return MEANINGS[type(wanted.sync)].retimes(present, wanted)
 
 
 def rota(gang: Gang) -> RotaId:
-    """The rota with which it shares its GPUs in turns; empty: they are its own."""
+    """The rota in which the gang takes turns on its GPUs; empty: its GPUs are its own."""
     return MEANINGS[type(gang.sync)].rota(gang)
 
 
 def turning(gang: Gang) -> Gang:
-    """The gang with one turn, if it is only resident."""
+    """The gang, with one turn if it has none (it is only resident)."""
     if isinstance(gang.sync, Relaxed) and not gang.sync.turns:
         return Gang(gang.members, replace(gang.sync, turns=1))
     return gang
 
 
 def merges(gang: Gang) -> bool:
-    """Whether its parts are copies: each ends by itself, and they are merged when the last one has."""
+    """Whether the gang's parts are copies: each ends by itself, and they are merged when all have ended."""
     return MEANINGS[type(gang.sync)].copies
 
 
 def with_copies(modes: Collection[type[Mode]]) -> frozenset[type[Mode]]:
-    """Modes of a runner that ends workers at `StartOrdered.until`: with lockstep it runs copies too."""
+    """All modes of a runner that ends workers at `StartOrdered.until`: one that runs lockstep runs copies."""
     forks = {Forked} if Lockstep in modes else set()
     return frozenset({*modes, *forks})
 
@@ -392,7 +393,7 @@ def resident(gang: Gang) -> bool:
 
 
 def fill_any_room(modes: Collection[type[Mode]]) -> bool:
-    """Whether a job may run on as few GPUs as there are, whatever its demand."""
+    """Whether in one of these modes a job may run on fewer GPUs than its demand has."""
     return any(MEANINGS[mode].fills_any_room for mode in modes)
 
 
@@ -412,8 +413,8 @@ def _scale(part: Gang) -> int:
 def throughput(gang: Gang, rates: Sequence[float], batch_size: int, exchange_s: float = 0.0) -> float:
     """samples/s of the whole gang.
 
-    `rates`: samples/s of one GPU, by member. `exchange_s`: of one iteration's gradients, where a part has
-    more than one GPU.
+    `rates`: samples/s of one GPU, by member. `exchange_s`: seconds to exchange the gradients of an iteration,
+    which a part with one GPU does not do.
     """
     rate_of = dict(zip(gang.nodes, rates, strict=True))
     return plain_sum(
@@ -427,11 +428,11 @@ def share(gang: Gang, node: NodeId) -> float:
 
 
 def pace(gang: Gang, measured: float, batch_size: int, wait_s: float = 0.0) -> float | None:
-    """samples/s that a GPU of a lockstep gang shows it can do; `measured`: samples/s of the gang.
+    """samples/s of one GPU of a lockstep gang, while it computes; `measured`: samples/s of the gang.
 
-    `wait_s`: how much longer than the slowest the GPU waits in an iteration. It matters where the GPUs are
-    unlike: otherwise a fast one would be remembered as slow as the one that it waits for. None: it waits
-    for longer than an iteration takes, so the numbers do not belong together.
+    `wait_s`: how much longer the GPU waits in an iteration than the slowest GPU does. It matters if the GPUs
+    are unlike: otherwise a fast GPU would be remembered as no faster than the one that it waits for. None:
+    `wait_s` is longer than an iteration, so the numbers do not belong together.
     """
     assert paced(gang), "unlike shares have no pace in common"
     if not wait_s:
@@ -468,7 +469,7 @@ def batch_most(batch_size: int, memory_share: float) -> int:
 
 
 def proportional(configuration: Configuration, rates: Mapping[NodeId, float], batch_size: int) -> Gang:
-    """A gang of the global batch of as many GPUs in lockstep, divided by speed (JPS, eq. 12).
+    """A gang with the global batch of as many GPUs in lockstep, divided by speed (JPS, eq. 12).
 
     `rates`: samples/s of one GPU, by node. Every GPU gets at least one sample.
     """
@@ -485,7 +486,7 @@ def proportional(configuration: Configuration, rates: Mapping[NodeId, float], ba
 def quotas(gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
     """Samples that each copy has to do of `left`, in whole batches; empty: the gang has no copies.
 
-    They sum to at least `left`, and to less than a batch more, but for what shares leave to later rounds.
+    They sum to at least `left`, and to less than a batch more, except for what shares leave to later rounds.
     """
     return MEANINGS[type(gang.sync)].quotas(gang, left, batch_size)
 
@@ -493,7 +494,7 @@ def quotas(gang: Gang, left: float, batch_size: int) -> dict[NodeId, float]:
 def merged(base: float, counts: Iterable[float], samples: float) -> float:
     """Samples that a forked gang has done of `samples`, all copies together.
 
-    `base`: in the checkpoint that all copies started from. `counts`: the newest of each copy that counts,
-    `base` included.
+    `base`: samples in the checkpoint that all copies started from. `counts`: the newest number of samples of
+    each copy, `base` included.
     """
     return min(base + plain_sum(count - base for count in counts), samples)

@@ -1,4 +1,4 @@
-"""Gangs that have the same GPUs in turns: who holds these, and whether the gangs of a rota agree. Pure.
+"""Gangs that use the same GPUs in turns: the holder of the GPUs, and whether a rota's gangs agree. Pure.
 
 What a mode of synchronisation means is in `gangs`; how long a cycle of a rota takes, in `rota`.
 """
@@ -21,7 +21,7 @@ def with_turns(gang: Gang, of: Gang) -> Gang:
 
 
 def holder(of: str, gang: Gang) -> str:
-    """The holder of its GPUs: the gang itself, by the id `of` its placement or job, or its whole rota.
+    """The holder of a gang's GPUs: its whole rota, or the gang alone, by the id `of` its placement or job.
 
     A rota that moves to other GPUs is another rota.
     """
@@ -30,7 +30,7 @@ def holder(of: str, gang: Gang) -> str:
 
 
 def held(gangs_of: Iterable[tuple[str, Gang]]) -> Configuration:
-    """GPUs by node that all of them hold together; each gang with an id, as in `holder`."""
+    """GPUs by node that all the gangs hold together; each gang comes with an id, as in `holder`."""
     holders = {holder(of, gang): gang for of, gang in gangs_of}
     gpus: Configuration = {}
     for gang in holders.values():

@@ -1,7 +1,7 @@
-"""Invariants of messages: facts whose fields are well-formed each, yet impossible together. One table. Pure.
+"""Invariants of messages: which well-formed fields cannot be true together. One table. Pure.
 
 The types in `schemas/` say what one field may hold; this table says how the fields of a message must agree.
-Both are checked where a message is read from the bus, so that no core meets what could not have happened.
+Both are checked where a message is read from the bus, so no core gets a message that cannot be true.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ def read_fact(data: bytes) -> Event | None:
 
 
 def read_sample(data: bytes) -> Sample:
-    """The sample. Raises Malformed, also for one that is impossible."""
+    """The sample. Raises Malformed, also for a sample that is impossible."""
     return _possible(decode_sample(data))
 
 

@@ -73,8 +73,8 @@ def law_of(printed: str) -> Law:
 def unhidden_share(parameters: float, bucket_bytes: float) -> float:
     """T̃_c / T_c of a model whose gradients are exchanged in buckets of `bucket_bytes` (docs/adr/0008).
 
-    The last bucket is full when the backward pass is over and has nothing left to hide behind. Small models
-    have few buckets; for large ones the paper's share stays, and with buckets of 0 bytes for all.
+    The last bucket is full only when the backward pass is over, so its exchange is not hidden. Small models
+    have few buckets; for large models the paper's share stays, and with buckets of 0 bytes for all models.
     """
     size = BYTES_PER_PARAMETER * parameters
     return min(max(bucket_bytes / size, UNHIDDEN), 1.0) if size else UNHIDDEN
@@ -103,8 +103,8 @@ def iteration_s(
         pattern 1:  max(T_d, max(T_b + T̃_c, T_c) + T_u) + T_f + T_w
         pattern 2:  T_d + max(T_b + T̃_c, T_c) + T_u + T_f + T_w
 
-    The paper prints pattern 2 without T_u. Its jobs update their weights all the same, after backward
-    and with nothing beside it, so T_u is added here, unless the `law` is to the letter.
+    The paper prints pattern 2 without T_u. But its jobs update their weights too, after the backward pass
+    and while nothing else runs, so T_u is added here, unless the `law` follows the paper to the letter.
     """
     busy = busy_s(
         backward_s=backward_s, update_s=update_s, communication_s=communication_s, unhidden=unhidden
@@ -125,7 +125,7 @@ def communication_s(
     """T_c (eq. 2), seconds; `bandwidth` in bytes/s of the path the gradients take.
 
     One node with N GPUs: a ring all-reduce, params / B_link · (N − 1) / N. Several nodes: params / B_net.
-    `latency_s`, which the paper leaves out, comes on top as soon as there are two.
+    `latency_s`, which the paper leaves out, is added if there is more than one GPU.
     """
     moved = np.divide(np.multiply(BYTES_PER_PARAMETER, parameters), bandwidth)
     ring = np.divide(np.subtract(gpus, 1), gpus)

@@ -1,6 +1,6 @@
 """How a job's processes are started, from the job file: command, surroundings, limits. Pure.
 
-All of it ends up in arguments and environments of processes on other machines.
+The values end up in arguments and environments of processes on other machines.
 """
 
 import re
@@ -10,10 +10,10 @@ from shared.domain.invalid_job import InvalidJob
 from shared.domain.quantities import bytes_in, seconds_in, seconds_of_clock
 
 ENVIRONMENT_BYTES_MAX = 65_536
-"""characters of names and values together, which every order of the job carries and the log keeps"""
+"""bytes of names and values together, which every order of the job carries and the log keeps"""
 TIME_LIMIT_S = (1.0, 1e8)
 MEMORY_BYTES = (1e6, 1e15)
-"""bytes; a smaller limit is taken for a mistake of unit"""
+"""least and most bytes; a smaller limit is taken for a mistake in the unit"""
 OF_THE_AGENT = frozenset(
     {
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"),
@@ -46,7 +46,7 @@ def command_words(command: str | list[str]) -> tuple[str, ...]:
 
 
 def checked_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Raises InvalidJob."""
+    """The job's variables, checked. Raises InvalidJob."""
     size = sum(len(name.encode()) + len(value.encode()) for name, value in variables.items())
     if size > ENVIRONMENT_BYTES_MAX:
         raise InvalidJob("$.environment", f"{size:,} bytes; it may have {ENVIRONMENT_BYTES_MAX:,}")
@@ -65,7 +65,7 @@ def _check_variable(name: str, value: str) -> None:
 
 
 def time_limit_s(given: float | str | None) -> float | None:
-    """Seconds. Raises InvalidJob."""
+    """The limit in seconds. Raises InvalidJob."""
     if given is None:
         return None
     seconds = given if not isinstance(given, str) else (seconds_in(given) or seconds_of_clock(given) or 0.0)
@@ -73,7 +73,7 @@ def time_limit_s(given: float | str | None) -> float | None:
 
 
 def memory_bytes(given: float | str | None) -> float | None:
-    """Raises InvalidJob."""
+    """The limit in bytes. Raises InvalidJob."""
     if given is None:
         return None
     amount = given if not isinstance(given, str) else (bytes_in(given) or 0.0)

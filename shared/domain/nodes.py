@@ -31,7 +31,7 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     """A node that has joined at least once. Services that keep more about nodes extend it."""
 
     whole: Node
-    """with all its GPUs, since a snapshot cannot have a node without any"""
+    """the node with all its GPUs, since a snapshot cannot hold a node without GPUs"""
     life: str = ""
     """the newest life of its agent"""
     modes: tuple[str, ...] = ONLY_LOCKSTEP
@@ -53,7 +53,7 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
 
     @property
     def emptied(self) -> bool:
-        """Whether what runs there has to move away."""
+        """Whether jobs that run on the node have to move away."""
         return self.draining or self.leaving
 
     @property
@@ -88,7 +88,7 @@ def as_joined(known: N, joined: NodeJoined) -> N:
 
 
 def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined], N]) -> None:
-    """Take a fact of `NODE_FOLDS` into account; `new` makes the entry of a node that joins first.
+    """Fold a fact of `NODE_FOLDS`; `new` makes the entry of a node that joins for the first time.
 
     A fact about a node that never joined changes nothing.
     """

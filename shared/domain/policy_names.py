@@ -1,7 +1,7 @@
 """How a policy is written, wherever it is named: `NAME`, or `NAME+OPTION=VALUE+OPTION=VALUE`. Pure.
 
-NAME is that of an installed policy, `module:attribute`, or `file.py:attribute`. Which options there are, and
-what values they may have, the policy says.
+NAME is that of an installed policy, `module:attribute`, or `file.py:attribute`. The policy says which options
+there are, and what values they may have.
 """
 
 import re
@@ -22,7 +22,7 @@ _OPTION = re.compile(r"[a-z]\w*", re.ASCII)
 class WrittenPolicy(NamedTuple):
     name: str
     options: dict[str, str]
-    """by name, as they were written"""
+    """values by name, as they were written"""
 
 
 def parted(text: str) -> WrittenPolicy:
@@ -55,12 +55,12 @@ class AcceptedPolicies(msgspec.Struct, frozen=True):
 
     installed: Collection[str]
     configured: str = ""
-    """as the settings write it"""
+    """the policy of the settings, as they write it"""
     allowed: Collection[str] = ()
     """further `module:attribute` and `file.py:attribute` names; `*`: any"""
 
     def names(self) -> tuple[str, ...]:
-        """In alphabetical order; `*` last, where any `module:attribute` may be chosen."""
+        """The names in alphabetical order; last `*`, if any `module:attribute` may be chosen."""
         own = parted(self.configured).name if self.configured else None
         named = {*self.installed, *self.allowed, *([own] if own else [])}
         return (*sorted(named - {ANY}), *([ANY] if ANY in named else []))

@@ -9,7 +9,7 @@ class RecentIds:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # In a plain dict the way to the oldest grows longer with every one that was deleted before it.
+        # In a plain dict it takes longer to find the oldest entry, the more entries were deleted before it.
         self._ids: OrderedDict[str, None] = OrderedDict()
 
     def add(self, value: str) -> bool:

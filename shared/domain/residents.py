@@ -1,6 +1,6 @@
 """Which jobs' processes stand by on a node between placements, with their state in its memory. Pure.
 
-The emulated runner follows this rule, and so the planner knows which job is warm where.
+The emulated runner follows this rule, so the planner can compute which job is warm on which node.
 """
 
 import msgspec

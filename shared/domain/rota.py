@@ -27,9 +27,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What a job of a rota does, in seconds."""
 
     busy_s: Sequence[Sequence[float]]
-    """by round and GPU of the rota: the tasks of a round, an exchange not counted; 0: no task there. Rounds
-    follow one another from the first row to the last and then from the first again: one row says that all are
-    alike"""
+    """by round and GPU of the rota: the time of the round's tasks, without the exchange; 0: no task there.
+    After the last row the rounds begin with the first row again: a single row stands for every round"""
     exchange_s: float
     switch_s: float
     """seconds in which a GPU switches to this job from another"""
@@ -38,19 +37,19 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cycle(rounds: Sequence[int]) -> tuple[int, ...]:
-    """The order of all rounds in a cycle: job by job, by position. `rounds`: of each job in a cycle.
+    """The order of the rounds in a cycle: the index of the job of each. `rounds`: the number for each job.
 
-    A job's rounds are spread evenly, so that others compute while it exchanges gradients. What is due at the
-    same time comes in the order of the jobs.
+    A job's rounds are spread evenly, so that others compute while it exchanges gradients. Rounds that are due
+    at the same time come in the order of the jobs.
     """
     due = [((done + 0.5) / of, job) for job, of in enumerate(rounds) for done in range(of)]
     return tuple([job for _, job in sorted(due)])
 
 
 def period(turns: Sequence[Turn]) -> float:
-    """Seconds of a cycle, all jobs having begun at once; `turns` in the order that they take turns in.
+    """Seconds of a cycle, if all jobs begin at once; `turns`: the jobs in the order of their turns.
 
-    The mean over the last cycles of what grows most, so never less than a GPU or a job needs for a cycle.
+    The mean over the last cycles, for the GPU or job that takes longest.
     """
     match turns:
         case [Turn(busy_s=[busy_s]) as alone]:

@@ -46,7 +46,7 @@ MOVES: dict[type[Event], tuple[frozenset[JobState | None], JobState]] = {
     JobFailed: (frozenset({S.RUNNING, *WAITING}), S.FAILED),
     JobCancelled: (frozenset(S) - ENDED, S.CANCELLED),
 }
-"""fact → (states it may find the job in, state it leaves it in); None: the job is not known"""
+"""fact → (states that the job may be in before, state after it); None: the job is not known"""
 
 
 class IllegalMove(ValueError):

@@ -31,10 +31,10 @@ class Course(StrEnum):
 
 
 class Leader(msgspec.Struct, kw_only=True):
-    """Samples are of the whole job."""
+    """The progress of one leader. Samples are those of the whole job."""
 
     gpus: int
-    """number of the workers that it leads"""
+    """number of GPUs that it leads"""
     began: float
     """samples in the checkpoint that it began with"""
     done: float
@@ -69,7 +69,7 @@ class Tally(msgspec.Struct, kw_only=True):
             self.copies = order.until is not None
 
     def restore(self, node: NodeId, samples: float) -> bool:
-        """Count from the checkpoint found on disk, not the expected one; whether the node leads."""
+        """Count from the checkpoint found on disk, not the expected one; returns whether the node leads."""
         if leader := self.leaders.get(node):
             leader.began = leader.done = samples
         return leader is not None
@@ -80,7 +80,7 @@ class Tally(msgspec.Struct, kw_only=True):
             leader.at = at
 
     def count(self, node: NodeId, samples: float, at: float) -> bool:
-        """A checkpoint is written; whether it has more than the leader's last."""
+        """Enter a checkpoint; returns whether it has more samples than the leader's last one."""
         leader = self.leaders.get(node)
         if leader is None:
             return False
@@ -90,7 +90,7 @@ class Tally(msgspec.Struct, kw_only=True):
         return more
 
     def end(self, node: NodeId, *, saved: bool) -> Leader | None:
-        """A leader's worker has ended; None: it had before, or the node does not lead."""
+        """End a leader whose worker has ended; None: it had ended before, or the node does not lead."""
         leader = self.leaders.get(node)
         if leader is None or leader.course is not Course.RUNS:
             return None
@@ -121,7 +121,7 @@ class Tally(msgspec.Struct, kw_only=True):
         return gangs.merged(base, counts, samples)
 
     def by_copy(self) -> dict[NodeId, float]:
-        """Samples that each copy did and saved, without those that did none; empty: it has no copies."""
+        """Samples that each copy did and saved, without copies that did none; empty: there are no copies."""
         if not self.copies:
             return {}
         done = {node: leader.done - leader.began for node, leader in self.leaders.items()}

@@ -37,7 +37,7 @@ from shared.domain.recent_ids import RecentIds
 Rule = Callable[[Log, int, Event], Iterator[Violation]]
 
 KEPT = 20_000
-"""ids of facts (a repetition changes nothing), ended jobs, plans; as many ids as services remember"""
+"""number of facts (to ignore repetitions), ended jobs and plans that are remembered, as in the services"""
 FOUND_AT_MOST = 1_000
 
 RULES: tuple[Rule, ...] = (
@@ -70,7 +70,7 @@ class Audit:
         self._room = FOUND_AT_MOST
 
     def take(self, seq: int, fact: Event) -> None:
-        """`seq`: in the stream."""
+        """Check a fact by all rules. `seq`: its sequence in the stream."""
         if not self._known.add(fact.event_id):
             return
         for rule, found in zip(RULES, self._found, strict=True):
@@ -89,11 +89,11 @@ class Audit:
 def audit(
     events: Iterable[Event], *, drained: bool = False, seqs: Iterable[int] | None = None
 ) -> list[Violation]:
-    """What the log breaks, in the order of the table's rules, the first thousand; empty: all is well.
+    """The first thousand violations in a log, by rule in the order of `RULES`; empty: there is none.
 
     `events` is the whole stream from its first fact, in its order. `drained`: nothing was left to do, so
-    every submitted job must have ended. `seqs`: their sequences, where the stream holds more than them
-    (repetitions, unreadable messages): plans name the sequence they were made from.
+    every submitted job must have ended. `seqs`: the facts' sequences, if the stream holds other messages too
+    (repetitions, unreadable ones): plans name the sequence that they were made from.
     """
     done = Audit()
     for seq, event in enumerate(events, start=1) if seqs is None else zip(seqs, events, strict=True):
@@ -112,7 +112,7 @@ def event_log_hash(events: Iterable[Event]) -> str:
 class LogHash:
     """Hashes a log fact by fact.
 
-    A plan's `solve_s` is left out: it is the one number that the machine decides and not the run.
+    A plan's `solve_s` is left out: it is the only number that depends on the machine, not on the run.
     """
 
     def __init__(self) -> None:

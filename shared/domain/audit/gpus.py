@@ -1,4 +1,4 @@
-"""Rules about GPUs and nodes: one owner each, gangs whole, plans within what is there and what is wanted.
+"""Rules about GPUs and nodes: a GPU has one owner, a gang is whole, a plan fits the nodes and the demand.
 
 A rule is given the log as it was before a fact, the fact's sequence, and the fact.
 """
@@ -15,10 +15,11 @@ from shared.domain.audit.log import Log, Violation, broken
 
 
 def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """From WorkerStarted to WorkerStopped, or to a new life of the agent that does not list the worker.
+    """No worker starts on a GPU that another worker owns.
 
-    A rota is one owner of its GPUs, for every placement that was ordered to take turns in it.
-    A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
+    A worker owns its GPUs from WorkerStarted to WorkerStopped, or to a new life of the agent that does not
+    list the worker. A rota is one owner of its GPUs, for every placement that was ordered to take turns in
+    it. A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
     before anything new starts there.
     """
     if not isinstance(fact, WorkerStarted):
@@ -48,9 +49,9 @@ def gangs_are_whole(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 def plans_fit_the_nodes(log: Log, seq: int, fact: Event) -> Iterator[Violation]:
     """No plan, together with what still stands of its round's earlier plans, exceeds a node.
 
-    An earlier placement stands until anything ends it, or might: so the rule reports too little rather than
-    too much. What the previous leader planned while this plan was made does not count: the maker of this
-    plan could not know it, and the placer refuses one of the two.
+    An earlier placement stands until a fact ends it, or might: so the rule reports too little rather than
+    too much. A plan that the previous leader made at the same time does not count: the maker of this plan
+    could not know it, and the placer refuses one of the two.
     """
     if isinstance(fact, PlanPublished) and fact.token >= log.token:
         standing = log.stand(seq, fact).values()
@@ -67,7 +68,7 @@ def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) ->
 
 
 def rotas_agree(_: Log, __: int, fact: Event) -> Iterator[Violation]:
-    """The gangs of a rota have the same GPUs, and each a place of its own."""
+    """The gangs of a rota have the same GPUs, and each gang has its own place in the cycle."""
     if isinstance(fact, PlanPublished) and (
         wrong := in_turns.discord(placement.gang for placement in fact.placements)
     ):
@@ -85,7 +86,7 @@ def plans_place_a_job_once(_: Log, __: int, fact: Event) -> Iterator[Violation]:
 
 
 def stale_plans_are_not_followed(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """No start follows a plan whose fencing token is older than one before it in the stream.
+    """No start follows a plan whose fencing token is older than that of an earlier plan in the stream.
 
     To publish such a plan is no mistake, since its maker did not know of the newer token; to follow it is.
     """

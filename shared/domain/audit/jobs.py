@@ -1,4 +1,4 @@
-"""Rules about jobs: none lost, none started twice or after its end, each complete when it says so.
+"""Rules about jobs: no job is lost, starts twice or after its end, or completes without its work.
 
 A rule is given the log as it was before a fact, the fact's sequence, and the fact.
 """
@@ -23,10 +23,10 @@ from shared.domain.tally import ROUNDING
 
 
 def states_follow_the_table(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """Whatever the table forbids is a mistake, but for facts that crossed an earlier one on its way.
+    """A fact that the table of states forbids is a violation, unless it crossed an earlier fact on its way.
 
-    After a job's end anything about it may still arrive. An end may arrive after the preemption of the
-    placement it speaks of. A second start has a rule of its own.
+    After a job's end any fact about it may still arrive. JobCompleted or JobFailed may arrive after the
+    preemption of the placement that it names. A second start has a rule of its own.
     """
     if not isinstance(fact, JobEvent) or log.after(fact) is not None:
         return
@@ -49,8 +49,9 @@ def no_job_starts_after_its_end(log: Log, _: int, fact: Event) -> Iterator[Viola
     """No service that has read the end of a job starts anything for it.
 
     A start may cross the end on its way (a cancellation comes at any time), and then its workers are
-    stopped. But a service that acts on a fact of the stream knows all facts before it: an order that
-    follows a plan from after the end, or a JobStarted that follows a worker from after it, is a mistake.
+    stopped. But a service that acts on a fact of the stream knows all facts before it. So an order is a
+    violation if it follows a plan that came after the end, and a JobStarted if it follows a WorkerStarted
+    that came after the end.
     """
     if not isinstance(fact, StartOrdered | JobStarted):
         return
@@ -67,7 +68,7 @@ def no_job_starts_after_its_end(log: Log, _: int, fact: Event) -> Iterator[Viola
 
 
 def nothing_starts_unplanned(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """Every start has the placement id of a plan, or of a measurement of a round."""
+    """Every start has the id of a placement in a plan, or of a measurement in a round."""
     if not isinstance(fact, StartOrdered) or log.job(fact.job_id) is OVER:
         return
     if not log.place(fact.job_id, fact.placement_id).planned:
@@ -83,7 +84,7 @@ def completed_jobs_did_their_work(log: Log, _: int, fact: Event) -> Iterator[Vio
 
 
 def samples_are_counted_once(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """A run ends with no more samples than its leaders reported, all copies together."""
+    """A run ends with no more samples than its leaders reported, those of all copies together."""
     if not isinstance(fact, JobPreempted | JobCompleted):
         return
     spec, tally = log.job(fact.job_id).spec, log.place(fact.job_id, fact.placement_id).tally
@@ -96,7 +97,7 @@ def samples_are_counted_once(log: Log, _: int, fact: Event) -> Iterator[Violatio
 
 
 def no_job_is_forgotten(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """A plan that opens a round mentions every job it was made from that has not ended meanwhile."""
+    """A round's first plan mentions every job that was queued when it was made and has not ended since."""
     if not isinstance(fact, PlanPublished) or fact.kind is not PlanKind.FIRST:
         return
     mentioned = {placement.job_id for placement in fact.placements}
@@ -107,9 +108,9 @@ def no_job_is_forgotten(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 
 
 def places_are_kept(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """No plan whose maker knew that a job runs takes its place away if it is not preemptible.
+    """No plan preempts a job that is not preemptible, if the plan's maker knew that the job ran.
 
-    A drain does, as the cause then says.
+    A drain may: the cause of the preemption then names a node.
     """
     match fact:
         case JobPreempted(cause=Cause(plan_id=str(plan_id), node=None)):
@@ -121,7 +122,7 @@ def places_are_kept(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 
 
 def every_job_ended(log: Log) -> Iterator[Violation]:
-    """Every submitted job has ended; only for the log of a system with nothing left to do."""
+    """Every submitted job has ended. Only for the log of a system that had nothing left to do."""
     for job_id, job in log.open.items():
         if job.last is not None:
             yield broken("job-lost", job.last, f"{job_id} was left {job.state}")

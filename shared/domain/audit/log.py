@@ -1,7 +1,7 @@
-"""The state that the rules of the audit need of a log read so far, and the violations found.
+"""What the rules of the audit need to know of the log read so far, and the form of a violation.
 
-An audit needs room for nodes, jobs that have not ended, and the id of each that has. The last of these keep
-their placements besides: a fact may cross the end of its job on its way.
+An audit keeps nodes, jobs that have not ended, and the ids of all jobs that have. The jobs that ended last
+keep their placements too: a fact may cross the end of its job on its way.
 """
 
 from collections import OrderedDict
@@ -52,20 +52,20 @@ class AuditedPlace(msgspec.Struct):
     """A placement of a job, or a measurement of it. Numbers are sequences of facts; 0: there was none."""
 
     planned: int = 0
-    """the first plan, or round, that has it"""
+    """the first plan or round that has the placement"""
     fresh: bool = False
-    """whether a plan with the then newest token had it"""
+    """whether a plan had it whose token was the newest at that time"""
     stale: int | None = None
     """the token of an outdated plan that had it"""
     worker: int = 0
     """its newest WorkerStarted"""
     started: int = 0
-    """of a job that is not preemptible"""
+    """its JobStarted, if the job is not preemptible"""
     preempted: bool = False
     holder: str = ""
-    """who holds its GPUs"""
+    """the holder of its GPUs"""
     up: dict[NodeId, int] = {}
-    """GPUs of its workers"""
+    """number of its worker's GPUs, by node"""
     tally: Tally | None = None
 
 
@@ -74,7 +74,7 @@ class AuditedJob(msgspec.Struct):
     """None: the job was not submitted, or has ended"""
     state: JobState | None = None
     last: JobEvent | None = None
-    """that moved it"""
+    """the fact that brought it into its state"""
     queued: int = 0
     ended: int = 0
     unusable: Collection[GpuType] = ()
@@ -91,7 +91,7 @@ class HeldGpus(msgspec.Struct, frozen=True):
 class Planned(msgspec.Struct, frozen=True):
     placement: Placement
     seq: int
-    """of the plan"""
+    """sequence of the plan"""
     token: int
 
 
@@ -103,13 +103,13 @@ OVER = AuditedJob(state=JobState.COMPLETED, ended=1)
 
 class Log:
     def __init__(self, kept: int) -> None:
-        """`kept`: jobs that have ended, and plans."""
+        """`kept`: how many ended jobs are kept with their placements, and how many plans."""
         self._kept_at_most = kept
         self.open: dict[JobId, AuditedJob] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.workers: dict[NodeId, dict[PlacementId, HeldGpus]] = {}
         self.plans: OrderedDict[PlanId, int] = OrderedDict()
-        """by plan, the sequence it was made from"""
+        """the sequence that each plan was made from"""
         self.standing: Standing = {}
         """placements of the newest round's plans that nothing has ended"""
         self.token = 0
@@ -133,7 +133,7 @@ class Log:
             return None
 
     def stand(self, seq: int, plan: PlanPublished) -> Standing:
-        """What stands with this plan; one with an older token is refused as a whole."""
+        """The placements that stand after this plan; a plan with an older token is refused as a whole."""
         if plan.token < self.token:
             return self.standing
         before = {} if plan.kind is PlanKind.FIRST else self.standing

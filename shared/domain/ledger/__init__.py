@@ -54,7 +54,7 @@ def ledger_of(facts: Iterable[Event]) -> Ledger:
 
 
 def fold(ledger: Ledger, fact: Event) -> None:
-    """Enter one fact. Facts of kinds that change no figure are passed over."""
+    """Enter one fact. Of kinds that change no figure only the time counts."""
     ledger.at = max(ledger.at, fact.at)
     enter = FOLDS.get(type(fact))
     if enter is not None:
@@ -64,7 +64,7 @@ def fold(ledger: Ledger, fact: Event) -> None:
 def forget(ledger: Ledger, *, keep_jobs: int, keep_plans: int) -> None:
     """Keep about the newest `keep_jobs` ended jobs and the newest `keep_plans` plans.
 
-    Figures afterwards are about what is kept. Works in blocks of a tenth, so it is cheap to call often.
+    Figures are then about the rest. A tenth more is kept before anything is dropped, so calls are cheap.
     """
     if len(ledger.plans) > keep_plans * 1.1:
         del ledger.plans[:-keep_plans]

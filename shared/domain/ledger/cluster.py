@@ -96,7 +96,7 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
 
 
 def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
-    """The verdicts on the jobs that the plan leaves out; `verdicts`: those before it."""
+    """The verdicts on the jobs that the plan leaves out; `verdicts`: those before the plan."""
     standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
     named = {left.held_by for left in fact.left_out} if standings else ()
     rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
@@ -176,7 +176,7 @@ def refuse(ledger: Ledger, fact: PlacementRefused) -> None:
 
 
 def open_round(ledger: Ledger, fact: ProfilingPlanned) -> None:
-    """A new round: measurements of jobs that have moved on are forgotten."""
+    """A new round: only measurements of jobs that are still to be measured are kept."""
     runs = [run for run in ledger.measuring.values() if _submitted_still(ledger, run.job_id)]
     ledger.measuring = {run.placement_id: run for run in (*runs, *fact.runs)}
 
@@ -202,7 +202,7 @@ def measure(ledger: Ledger, fact: ProfileMeasured | ProfileFailed) -> None:
 
 
 def _is_of(fact: ProfileMeasured | ProfileFailed | WorkerStopped, run: ProfileRun) -> bool:
-    """Whether the measurement is on the agent's node; reports about others are ignored."""
+    """Whether a report is about this measurement: it has its job and its node."""
     return (fact.job_id, fact.node_id) == (run.job_id, run.node_id)
 
 
@@ -235,7 +235,7 @@ def lose(ledger: Ledger, fact: NodeLost) -> None:
 
 
 def _lose_copies(ledger: Ledger, known: NodeRecord, at: float, but: Collection[PlacementId] = ()) -> None:
-    """The copies of jobs on a node are gone; a gang ends as a whole, and its job's preemption says so."""
+    """End the copies that a node ran; a gang without copies ends as a whole, by its job's preemption."""
     for placement_id, worker in known.workers.items():
         record = ledger.jobs.get(worker.job_id)
         if record is not None and placement_id not in but and is_present(record, placement_id):
@@ -308,7 +308,7 @@ def checkpoint(ledger: Ledger, fact: WorkerCheckpointed) -> None:
 def has_orders(ledger: Ledger, fact: WorkerEvent | ProfileMeasured | ProfileFailed) -> bool:
     """Whether the node was ever ordered to start processes of the job, so that its reports count.
 
-    If more nodes were than are remembered, any node's reports do.
+    If more nodes had orders than are remembered, any node's reports count.
     """
     record = ledger.jobs.get(fact.job_id)
     nodes = record.nodes if record else {}
@@ -348,10 +348,10 @@ def _saved_more(record: JobRecord, fact: WorkerStopped) -> bool:
 
 
 def _break(ledger: Ledger, fact: WorkerStopped) -> None:
-    """The first worker of a placement that failed says why it ended, else the first that was interrupted.
+    """Record why a placement broke: by its first worker that failed, else by the first interrupted one.
 
-    One failure is counted for a placement, and its interruption once the job is back in the queue. Of copies
-    that train, the last one to go speaks, if none has saved its work.
+    At most one failure is counted for a placement. An interruption is counted once the job is back in the
+    queue. For copies that train, the last worker to end counts, if none has saved its work.
     """
     record = ledger.jobs.get(fact.job_id)
     if record is None or record.ended or not is_present(record, fact.placement_id):
@@ -372,9 +372,9 @@ def _break(ledger: Ledger, fact: WorkerStopped) -> None:
 
 
 def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:
-    """Progress counts only while the placement is the job's present one.
+    """Count the progress of a checkpoint, if the placement is the job's present one.
 
-    A worker may publish a checkpoint and then stop with it: one that has no more samples is the same.
+    A worker may publish a checkpoint and then stop with it: a checkpoint without more samples is the same.
     """
     record = ledger.jobs.get(fact.job_id)
     run = record.present if record else None

@@ -32,7 +32,7 @@ def submit(ledger: Ledger, fact: JobSubmitted) -> None:
 
 
 def _move(ledger: Ledger, fact: JobEvent) -> JobRecord | None:
-    """The job in its new state, or None where the table has no such move."""
+    """The job in its new state, or None if the table of states has no such move."""
     record = ledger.jobs.get(fact.job_id)
     try:
         state = next_state(record.state if record else None, fact)
@@ -78,7 +78,7 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
         record.tally = Tally.of(fact.gang, record.samples_done, fact.at)
     if record.started_at is None:
         record.started_at = fact.at
-    elif run.start_s is not None:  # from the order on the GPUs were held to restore the job
+    elif run.start_s is not None:  # since the order the GPUs were held to restore the job
         record.lost_gpu_s += run.start_s * run.gpus
     record.runs.append(run)
 
@@ -128,13 +128,13 @@ def is_present(record: JobRecord, placement_id: PlacementId) -> bool:
 
 
 def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
-    """How a placement of the job ended by itself, if it did, and none has since."""
+    """How a placement of the job ended by itself, if it did and no later placement has."""
     broken = record.broken
     return broken if broken is not None and broken.placement_id == placement_id else None
 
 
 def lose_work(record: JobRecord, leader: Leader, at: float) -> None:
-    """Count as lost what its workers did since its last checkpoint."""
+    """Count as lost what the workers of a leader did since the leader's last checkpoint."""
     share = record.runs[-1].share if record.runs else 1.0
     record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus * share
 

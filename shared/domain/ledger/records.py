@@ -49,7 +49,7 @@ class Run(msgspec.Struct, kw_only=True):
     standing: Standing | None = None
     """the job's standing in that plan"""
     preempted: PreemptReason | None = None
-    """why it ended, if the job did not"""
+    """why the run ended, if the job did not end with it"""
     cause: Cause | None = None
     broken: Broken | None = None
     start_s: float | None = None
@@ -72,7 +72,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     @property
     def gpus(self) -> float:
-        """GPU-seconds; a GPU that it has in turns counts with its share of the time."""
+        """Number of GPUs; a GPU that the run has in turns counts with its share of the time."""
         return self.gang.gpus * self.share if self.share < 1.0 else self.gang.gpus
 
 
@@ -94,7 +94,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     """the newest placement whose start was ordered; None once it is taken back"""
     ordered_at: float = 0.0
     tally: Tally = msgspec.field(default_factory=Tally)
-    """of the newest placement whose start was ordered"""
+    """progress on the newest placement whose start was ordered"""
     nodes: dict[NodeId, None] = {}
     """nodes on which its processes, measurements included, were ordered to start: the newest, oldest first"""
     run_s: float = 0.0
@@ -108,7 +108,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     """GPU-seconds recomputed, or spent on checkpoints and restores"""
     reason: str = ""
     unmeasured: str = ""
-    """where and why it could not be measured last; empty: it could, or was not tried"""
+    """where and why its last measurement failed; empty: it did not fail, or there was none"""
     broken: Broken | None = None
     """the newest of its placements that failed or was interrupted"""
     failures: int = 0
@@ -116,7 +116,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     interruptions: int = 0
     """placements that were interrupted, and went back to the queue"""
     fruitless: int = 0
-    """the newest interruptions, as many as had no new checkpoint in between"""
+    """number of the newest interruptions that had no new checkpoint in between"""
     samples_then: float = 0.0
     """samples in its newest checkpoint when it was last interrupted"""
     checkpoints: int = 0
@@ -137,7 +137,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return self.run_s + (max(now - run.started_at, 0.0) if run else 0.0)
 
     def wait_s(self, now: float) -> float:
-        """Time the job has existed without holding GPUs, profiling included; ends with the job."""
+        """Seconds from its submission in which the job held no GPUs, profiling included; until its end."""
         until = now if self.ended_at is None else self.ended_at
         return max(until - self.submitted_at - self.running_s(until), 0.0)
 
@@ -161,7 +161,7 @@ class NodeRecord(KnownNode, kw_only=True):
     workers: dict[PlacementId, WorkerRecord] = {}
     """a lost node keeps them: it may come back with them"""
     settled_at: float
-    """time up to which the next two are added up"""
+    """time up to which `busy_s` and `gpu_busy_s` are added up"""
     busy_s: float = 0.0
     """seconds with at least one GPU in use"""
     gpu_busy_s: float = 0.0
@@ -204,7 +204,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     rivals: tuple[Standing | None, ...] = ()
     """standings of the jobs `held_by`"""
     kind: PlanKind = PlanKind.FIRST
-    """of the plan"""
+    """kind of the plan"""
     first: "Verdict | None" = None
     """of a fragment plan: what the first plan of the round said, if it left the job out"""
 
@@ -225,14 +225,14 @@ class Ledger(msgspec.Struct, kw_only=True):
     nodes: dict[NodeId, NodeRecord] = {}
     plans: list[PlanRecord] = []
     policy: str | None = None
-    """of the newest plan"""
+    """policy of the newest plan; before the first plan, the policy that was chosen"""
     token: int = 0
     """the newest fencing token; a plan with an older one changes nothing"""
     planned: dict[JobId, Placement] = {}
     """placements that the round's plans want to run"""
     chosen: dict[JobId, Chosen] = {}
     verdicts: dict[JobId, Verdict] = {}
-    """by job that waits, why"""
+    """why jobs wait, by job"""
     explains: bool = True
     """whether `verdicts` are kept; no metric needs them"""
     measuring: dict[PlacementId, ProfileRun] = {}

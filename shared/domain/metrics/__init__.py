@@ -34,8 +34,8 @@ JCT, waiting and the ratios are about completed jobs. A figure without data is N
 "Available" and the mean throughput are taken from the first submission to the last completion, or to now
 while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
 
-The monitor answers with them while the cluster runs, a run's result holds them afterwards. Figures over
-time and distributions are in `curves`.
+The monitor answers with these figures while the cluster runs; the result of a run holds them afterwards.
+Figures over time and distributions are in `curves`.
 """
 
 import math
@@ -118,7 +118,7 @@ def plan_figures(ledger: Ledger) -> PlanFigures:
 
 
 def jobs_by_state(ledger: Ledger) -> dict[str, int]:
-    """Number of jobs in each state that has any, in the order of a job's life; forgotten ones too."""
+    """Number of jobs in each state that has any, in the order of a job's life; forgotten jobs count."""
     counts = dict.fromkeys(JobState, 0)
     for record in ledger.jobs.values():
         counts[record.state] += 1
@@ -128,7 +128,7 @@ def jobs_by_state(ledger: Ledger) -> dict[str, int]:
 
 
 def job_counts(ledger: Ledger) -> dict[str, int]:
-    """`submitted`: all jobs there ever were; then those by state, where being measured is `profiling`."""
+    """`submitted`: all jobs so far. Then the jobs by state; the state SUBMITTED is called `profiling`."""
     states = jobs_by_state(ledger)
     names = {JobState.SUBMITTED.value: "profiling"}
     return {
@@ -155,7 +155,7 @@ def weighted_jct_s(done: Sequence[JobRecord]) -> float | None:
 
 
 def switches_s(ledger: Ledger) -> list[float]:
-    """Seconds of every start of a job but its first, as far as its order was seen."""
+    """Seconds that each start of a job but its first took, if the order to start was seen."""
     later = (run.start_s for record in ledger.jobs.values() for run in record.runs[1:])
     return [seconds for seconds in later if seconds is not None]
 
@@ -166,7 +166,7 @@ def makespan_s(ledger: Ledger) -> float | None:
 
 
 def ttd_s(ledger: Ledger) -> float | None:
-    """Makespan of a batch: every job was there before any started."""
+    """Makespan of a batch; None if a job was submitted after another had started."""
     starts = [record.started_at for record in ledger.jobs.values() if record.started_at is not None]
     if not starts or max(record.submitted_at for record in ledger.jobs.values()) > min(starts):
         return None
@@ -186,16 +186,16 @@ def latency_ratios(records: Iterable[JobRecord]) -> list[float]:
 
 
 def raqlr(ledger: Ledger, *, now: float, window_s: float = RAQLR_WINDOW_S) -> float | None:
-    """Mean latency ratio of the jobs that ended in the last `window_s` seconds, however they did (eq. 7)."""
+    """Mean latency ratio of the jobs that ended, in any way, in the last `window_s` seconds (eq. 7)."""
     jobs = ledger.jobs.values()
     lately = (job for job in jobs if job.ended_at is not None and job.ended_at >= now - window_s)
     return mean(latency_ratios(lately))
 
 
 def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
-    """How long a waiting job waits in all, roughly: RAQLR × age, seconds (Hops section 3.6).
+    """Roughly how long a waiting job waits in all, seconds: RAQLR × age (Hops section 3.6).
 
-    What it has waited is part of it. `recent`: the RAQLR. None: the job does not wait, or it is not known.
+    The wait so far is included. `recent`: the RAQLR. None: the job does not wait, or RAQLR or age is unknown.
     """
     if record.state not in WAITING or recent is None or record.age_s is None:
         return None
@@ -233,7 +233,7 @@ def decisions_s(ledger: Ledger) -> list[float]:
 
 
 def gaps(ledger: Ledger) -> list[float]:
-    """Proven relative gaps of the plans that a solver or greedy made; a queue's order has none."""
+    """Proven relative gaps of the plans, without plans that follow the queue's order: those have no gap."""
     views = (plan.view for plan in ledger.plans if plan.view.stage is not Stage.QUEUE)
     return [view.gap for view in views if math.isfinite(view.gap)]
 
@@ -246,7 +246,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """Between the closest ranks, linearly; `share` in 0 … 1."""
+    """The percentile, interpolated linearly between the closest ranks; `share` in 0 … 1."""
     ranked = sorted(values)
     if not ranked:
         return None

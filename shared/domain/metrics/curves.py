@@ -1,6 +1,6 @@
-"""Figures over time and distributions: what a report draws. Needs a ledger that kept its runs.
+"""Figures over time and distributions, for the drawings of a report. They need a ledger that kept its runs.
 
-A curve is (time, value) every `step_s` from the first submission on.
+A curve over time is a (time, value) every `step_s` from the first submission on.
 """
 
 import math
@@ -26,7 +26,7 @@ def busy_gpus_curve(ledger: Ledger, step_s: float) -> Curve:
 
 
 def throughput_curve(ledger: Ledger, step_s: float) -> Curve:
-    """Cluster throughput in single-GPU means; each run at its mean rate."""
+    """Cluster throughput in single-GPU means; each run counts at its mean rate."""
     weighted = [
         _spell(run, _rate(ledger, record, run) / single_gpu_mean(record))
         for record in estimated(ledger)

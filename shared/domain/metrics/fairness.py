@@ -75,9 +75,9 @@ def isolated_s(
         k = min(Σ_j N_j / N, R_max),   T = samples / (k · Σ_j N_j·v_j / Σ_j N_j)
 
     N_j GPUs of type j (`gpus`), v_j the job's samples/s on one of them (`single_gpu`), N = `sharers`,
-    R_max its `largest` demand. So its GPUs are a share-weighted mix of types and scale linearly: no
-    communication is charged to the isolated run, and a share below R_min means taking turns. None: no
-    estimate, or no GPUs.
+    R_max its `largest` demand. So the job has a mix of types in proportion to their numbers, and its speed
+    is linear in its GPUs: the isolated run has no communication, and a share below R_min means taking turns.
+    None: no estimate, or no GPUs.
     """
     usable = sum(gpus.get(kind, 0) for kind in single_gpu)
     if not usable or sharers <= 0:
@@ -99,7 +99,7 @@ def jain(values: Sequence[float]) -> float | None:
 
 
 class _Presence:
-    """How many jobs existed when: a step function and its integral."""
+    """The number of jobs in the system over time: a step function and its integral."""
 
     def __init__(self, ledger: Ledger) -> None:
         steps: dict[float, int] = {}

@@ -21,7 +21,7 @@ class Merging(msgspec.Struct, frozen=True, kw_only=True):
     """optimizer steps of a copy from one merge to the next, over all copies"""
     steps_max: float | None
     share_max: float | None
-    """of the samples of all copies between two merges, the largest that one had"""
+    """the largest share of one copy in the samples of all copies between two merges"""
 
 
 def merging(records: Iterable[JobRecord]) -> Merging:
