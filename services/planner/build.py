@@ -64,7 +64,7 @@ def build(settings: Settings, ports: Ports) -> Service:
 
 
 def effort_of(settings: Settings) -> Effort:
-    """The effort of a solve. Limited by work, it counts branch-and-bound nodes and models seconds."""
+    """The effort of a solve. If work limits it, nodes of the search are counted and seconds are modelled."""
     modelled = settings.solve_limit == "work"
     return Effort(
         gap=settings.gap,

@@ -1,6 +1,6 @@
 """Which policy plans: the chosen one, else the configured one, else the stand-in. Volatile. Pure.
 
-A fact only names a policy; whether that policy is installed and can plan, outside work finds out (`Look`):
+A fact only names a policy. Outside work (`Look`) finds out whether that policy is installed and can plan:
 once in a life of the planner, and again each time the policy is chosen.
 """
 
@@ -72,7 +72,7 @@ class Candidates:
         return STANDS_IN
 
     def notes(self, chosen: str) -> tuple[str, ...]:
-        """For the next plan: policies found unfit since the last one, and why."""
+        """Notes for the next plan: the policies found unfit since the last plan, and why."""
         unreported, self._unreported = self._unreported, []
         return tuple(note for name, note in self._unfit(chosen).items() if name in unreported)
 

@@ -163,7 +163,7 @@ class Claims(msgspec.Struct, kw_only=True):
         self.broken = {placement_id for placement_id in self.broken if placement_id in self.planned}
 
     def drop_job(self, job_id: JobId) -> None:
-        """End the plan for a job that ended: it must not start, and its workers are stopping."""
+        """Withdraw the placement of a job that ended: it must not start, and its workers are stopping."""
         placement_id = self.of_job.get(job_id)
         if placement_id is not None:
             self.withdraw(placement_id)

@@ -114,7 +114,7 @@ def _profiled(state: State, fact: JobProfiled) -> None:
             gpu_type: gangs.batch_most(job.batch_size, share) for gpu_type, share in job.memory_share.items()
         }
         found = [set(modules.modes) for modules in fact.modules.values() if modules.modes]
-        if found and not job.modes:  # what its file says goes before what was found
+        if found and not job.modes:  # modes in the job's file take precedence over measured ones
             job.modes = tuple(sorted(set.intersection(*found)))
 
 
@@ -168,7 +168,7 @@ def _serve(state: State, job: TrackedJob, seconds: float) -> None:
     if job.running is None or not seconds:
         return
     job.attained_gpu_s += seconds * job.running.gpus
-    for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the dict there is
+    for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the present dict
         received_s = job.received_s.get(gpu_type, 0.0) + share * seconds
         job.received_s = job.received_s | {gpu_type: received_s}
 
@@ -242,7 +242,7 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
 
 
 def _hold_s(refusals: int) -> float:
-    """How long a job is not planned after so many refusals, lest plan and refusal alternate for ever."""
+    """Seconds for which a job is not planned after refusals, so that the two do not alternate for ever."""
     beyond = refusals - REFUSALS_FREE
     return min(2.0**beyond, HOLD_MOST_S) if beyond > 0 else 0.0
 

@@ -1,9 +1,9 @@
 """Closes nodes that go away at a known time: when nothing more is placed on them. Pure.
 
-The agent of such a node stops its jobs `leave_before_end_s` before the node's end. A start must pay before:
-a restart, and the time that a job runs before it may be moved, have to fit in between. When they do not, for
-the unfinished job whose restarts cost most, the node is closed. What runs on a closed node stays until the
-agent stops it, since its restart is due then anyway; its other GPUs stay idle. Stopped jobs save and go back
+The agent of such a node stops its jobs `leave_before_end_s` before the node's end. A start pays only if a
+restart, and the time that a job runs before it may be moved, fit in before that. Once they do not fit for the
+unfinished job whose restarts cost most, the node is closed. A job on a closed node stays until the agent
+stops it, since its restart is due then anyway; the node's other GPUs stay idle. Stopped jobs save and go back
 to the queue. This holds for all policies: a view shows them no idle GPUs on a closed node.
 """
 

@@ -161,7 +161,7 @@ class Planner:
             self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
 
     def _held_until(self, fact: Event) -> float:
-        """Until when the job that was refused is not planned; 0 for a fact that is no refusal."""
+        """The time until which a refused job is not planned; 0 for a fact that is no refusal."""
         job = self.state.jobs.get(fact.job_id) if isinstance(fact, PlacementRefused) else None
         return 0.0 if job is None else job.held_until
 

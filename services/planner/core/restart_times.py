@@ -54,7 +54,7 @@ class RestartTimes(msgspec.Struct, kw_only=True):
     known: dict[Fingerprint, dict[GpuType, Restart]] = {}
     """by workload; an entry is replaced, never changed, so that caches can compare identities"""
     longest_start_s: float = 0.0
-    """the longest that was ever observed"""
+    """the longest start that was ever observed"""
     longest_stop_s: float = 0.0
 
     def started(self, workload: Fingerprint, types: Iterable[GpuType], seconds: float) -> None:
@@ -90,7 +90,7 @@ class RestartTimes(msgspec.Struct, kw_only=True):
         return {gpu_type: one.expected_s(before_s) for gpu_type, one in self.known.get(workload, {}).items()}
 
     def expected_switches_s(self, workload: Fingerprint, before_s: float) -> dict[GpuType, float]:
-        """The same by a switch, where the job's processes stand by."""
+        """Seconds of running that a switch takes, where the job's processes stand by; by type."""
         return {
             gpu_type: one.expected_switch_s(before_s)
             for gpu_type, one in self.known.get(workload, {}).items()

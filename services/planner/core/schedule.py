@@ -27,7 +27,7 @@ class Schedule:
         self._not_before = -math.inf
 
     def expect(self, call: Call, at: float) -> None:
-        """Have such a plan made by that time."""
+        """Have a plan of this kind made at this time, or before."""
         self._due[call] = min(at, self._due.get(call, at))
 
     def settled(self, now: float) -> float:

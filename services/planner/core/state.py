@@ -60,7 +60,7 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     switched: bool = False
     """whether all processes of its newest placement stood by when they were ordered to start"""
     samples_done: float = 0.0
-    """as last reported"""
+    """samples that the job had done by its last report"""
     samples_at: float = 0.0
     """time of that report, or of the start of the present run if that was later"""
     ahead: float = 0.0

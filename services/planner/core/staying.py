@@ -5,13 +5,12 @@ there are two limits, a minimum and a budget:
 
 - A job that started may be moved once it has run for `minimum_run_restarts` times the cost of its restart.
 - The GPU-seconds that a first plan costs running jobs are paid back at `restart_share_max` of the cluster's
-GPU
-  time, and until they are, no running job may be moved. So in any stretch of time plans spend at most that
-  share of its GPU time, and what the first plan in it spent.
+  GPU time. Until they are paid back, no running job may be moved. So in any stretch of time plans spend at
+  most that share of the GPU time, plus what the first plan in the stretch spent.
 
-Neither limit is about copies of a job, since plans merge copies as a part of how they run. Neither holds a
-job on a node that is lost or drains. The budget does not hold a job on a node with more GPUs claimed than it
-has, as by measurements. What runs on a closed node (see `leaving`) stays there.
+Neither limit applies to copies of a job, since copies are merged in any case. Neither holds a job on a node
+that is lost or drains. The budget does not hold a job on a node with more GPUs claimed than it has, as by
+measurements. A job on a closed node (see `leaving`) stays there.
 
 If one job of a rota stays, all do: it holds all GPUs of the rota, so that moving the others frees none.
 """
@@ -36,7 +35,7 @@ class Stays(msgspec.Struct, frozen=True):
     placements: dict[JobId, Placement] = {}
     """by job: where it stays"""
     until: float = math.inf
-    """cluster time at which the first of those within the limits may be moved"""
+    """cluster time at which the first of the jobs that the limits hold may be moved"""
 
 
 def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeId] = frozenset()) -> Stays:
@@ -52,7 +51,7 @@ def staying(state: State, at: float, settings: Settings, closed: frozenset[NodeI
 
 
 def _where(state: State, holds: Callable[[Placement], bool]) -> dict[JobId, Placement]:
-    """Jobs whose placements are such, and who can stay there."""
+    """Jobs that can stay on their placements, and for whose placements `holds` is true."""
     return {
         job_id: placement
         for job_id, placement_id in state.claims.of_job.items()
@@ -146,7 +145,7 @@ def _merges(job: TrackedJob, placement: Placement) -> bool:
 
 
 def _grown_at(state: State, job: TrackedJob, at: float, settings: Settings) -> float:
-    """When the job has run for its minimum. One that is still starting counts as running from now on."""
+    """When the job has run for its minimum. A job that is still starting counts as running from now on."""
     if not job.preemptible:
         return math.inf
     since = at if job.running is None else job.running_since

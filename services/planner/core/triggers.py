@@ -53,8 +53,8 @@ CALLS_FOR_NOTHING: frozenset[type[Event]] = frozenset(
 def trigger_of(fact: Event) -> Trigger | None:
     """The trigger that a fact is, or None.
 
-    A plan is one if it left jobs unconsidered, outside its window: idle GPUs may serve them. Jobs that it did
-    consider would be left out again for the same reason.
+    A plan is a trigger if it left jobs unconsidered, outside its window: idle GPUs may serve them. Jobs that
+    it did consider would be left out again for the same reason.
     """
     if isinstance(fact, PlanPublished):
         if fact.kind is PlanKind.FRAGMENT and not fact.placements:

@@ -265,7 +265,7 @@ def _nodes(state: State, taken: dict[NodeId, int], memo: Memo) -> tuple[ViewNode
     _look_at_nodes(state, memo)
     if taken != memo.taken:
         seen = list(memo.seen)
-        for node_id, _ in memo.taken.items() ^ taken.items():  # twice where both have it
+        for node_id, _ in memo.taken.items() ^ taken.items():  # a node in both comes twice
             place = memo.places_of.get(node_id)
             if place is not None:
                 seen[place] = _less(memo.whole[place], taken.get(node_id, 0), memo)
@@ -368,7 +368,7 @@ def _received(job: TrackedJob, shares: Mapping[GpuType, float], stretch_s: float
 def _place(state: State, job: TrackedJob, placement_id: PlacementId, memo: Memo) -> PlacedJob:
     placement, running = state.claims.planned[placement_id], job.running
     known = memo.places_before.get(placement_id)
-    if known is None or known.running is not running or known.placement is not placement:  # so is its share
+    if known is None or known.running is not running or known.placement is not placement:
         shares, gpus = _served(state, job)
         whole = placement_id not in state.claims.broken
         present = _where(job, placement) if whole else None

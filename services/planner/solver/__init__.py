@@ -29,7 +29,7 @@ def solve(problem: Problem, effort: Effort) -> Solution:
 def solving_from_now(plan: Effort) -> Solve:
     """`solve`, limited to what is left of the plan's seconds on the wall clock.
 
-    They run from this call on, also while the policy itself computes.
+    The seconds run from this call on, also while the policy itself computes.
     """
     budget = Budget(seconds=plan.budget_s, modelled=plan.modelled)
 

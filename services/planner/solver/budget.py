@@ -25,5 +25,5 @@ class Budget(msgspec.Struct):
 
     @property
     def left_s(self) -> float:
-        """Below 0 once it is overspent."""
+        """Seconds that are left; below 0 once the budget is overspent."""
         return self.seconds - self.spent_s

@@ -13,8 +13,8 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     node_limit: int | None = None
     """branch-and-bound nodes of one solve; None: no limit"""
     modelled: bool = False
-    """seconds are computed from the work done, so that the answer does not depend on the machine"""
+    """whether seconds are computed from the work done, so that the answer does not depend on the machine"""
     greedy: bool = False
-    """take the greedy plan without solving"""
+    """whether the greedy plan is taken without solving"""
     backend: str = "hopyard"
     """which solver, by its name in `solver.BACKENDS`"""

@@ -16,10 +16,10 @@ from shared.domain.arrays import Ints
 from shared.runtime.files import InvalidFile
 
 BYTES_AT_MOST = 2 * 1024**3
-"""of JSON; a million configurations are about 60 MB"""
+"""most bytes of JSON in a file; a million configurations are about 60 MB"""
 GZIP = b"\x1f\x8b"
 LEVEL = 1
-"""of compression: three times as fast as the default and nearly as good"""
+"""level of compression: three times as fast as the default and nearly as good"""
 
 _PLACE = re.compile(r" - at `(?P<field>[^`]*)`$")
 
@@ -30,9 +30,9 @@ class NamedProblem(msgspec.Struct, frozen=True, kw_only=True):
     problem: Problem
     jobs: tuple[str, ...]
     rows: Ints
-    """by configuration of the problem: its place among all of the file"""
+    """by configuration of the problem: its position among all configurations of the file"""
     first: Ints
-    """by job: the place of its first configuration among all of the file"""
+    """by job: the position of its first configuration among all configurations of the file"""
 
 
 def read_problem(path: Path) -> NamedProblem:
@@ -56,7 +56,7 @@ def write_problem(path: Path, problem: Problem, jobs: Sequence[str]) -> None:
 
 
 def result_of(saved: NamedProblem, solution: Solution, backend: str) -> SolveResult:
-    """The solution in terms of the file: a choice is the position among the job's configurations there."""
+    """The solution in terms of the file: a choice is a position among the configurations of its job."""
     chosen = solution.choice.tolist()
     return SolveResult(
         objective=solution.objective,

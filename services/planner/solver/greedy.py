@@ -14,7 +14,7 @@ from shared.domain.arrays import Ints
 def greedy(problem: Problem, chosen: Ints | None = None) -> Solution:
     """The greedy plan: by descending weight, each job gets the configuration of largest gain that fits.
 
-    Of equal weights the earlier job comes first. The jobs of the configurations `chosen` get these.
+    Of equal weights the earlier job comes first. A job with a configuration in `chosen` gets that one.
     """
     free = problem.capacity.astype(np.int64)
     choice = np.full(problem.jobs, NOTHING, dtype=np.int32)

@@ -8,4 +8,4 @@ import highspy
 class HighsEvent(Protocol):
     data_out: highspy.cb.HighsCallbackOutput
 
-    def interrupt(self, interrupt_value: bool = True) -> None: ...  # noqa: FBT001, FBT002 - theirs
+    def interrupt(self, interrupt_value: bool = True) -> None: ...  # noqa: FBT001, FBT002 - HiGHS' own signature

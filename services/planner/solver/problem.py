@@ -59,7 +59,7 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
     """no choice is worth more"""
     stage: Stage
     seconds: float = 0.0
-    """in the solver; computed from the work when the effort says so"""
+    """seconds that the solver took; modelled seconds if the effort is modelled"""
 
     @property
     def gap(self) -> float:
@@ -71,7 +71,7 @@ Solve = Callable[[Problem, Effort], Solution]
 
 
 class SolverFailed(RuntimeError):
-    """A back end raised an exception; the text names both. A plan can still be made without solving."""
+    """A back end raised an exception; the text names them. A plan can still be made without solving."""
 
 
 def restricted(problem: Problem, rows: Ints) -> Problem:

@@ -41,8 +41,8 @@ def stayed(problem: Problem, choice: Ints, least: float, budget: Budget) -> Ints
         spare = plan.worth - least
         if not movers or spare < 0:
             break
-        # First exchanges that cost no more than an equal share of what the plan may lose; then any that it
-        # can afford.
+        # First come exchanges that cost no more than an equal share of what the plan may lose, then any that
+        # it can afford.
         back = plain_sum(plan.put_back(job, spare / len(movers)) for job in movers)
         back += plain_sum(plan.put_back(job, plan.worth - least) for job in plan.movers())
         if not back:
@@ -80,7 +80,7 @@ class _Plan:
         return sorted(moving, key=lambda job: (-self._gpus(self._home[job]), job))
 
     def put_back(self, job: int, most: float) -> bool:
-        """Put a job back if that costs no more than `most`; whether it was."""
+        """Put a job back if that costs no more than `most`; returns whether it was put back."""
         if self.choice[job] == self._home[job] or self._budget.left_s <= 0:
             return False
         exchange = self._exchange(job)

@@ -14,7 +14,7 @@ async def begin_to_lead(inbox: Inbox, store: State, clock: Clock, *, policy: str
 
 
 async def _differs(store: State, clock: Clock, policy: bytes) -> bool:
-    """Whether the last leader was configured with another policy; stores ours in its place."""
+    """Whether the last leader was configured with another policy; stores this planner's in its place."""
     try:
         async with clock.within(LIMIT_REAL_S):
             before = await store.get(CONFIGURED)

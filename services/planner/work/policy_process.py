@@ -26,7 +26,7 @@ class PolicyServer:
         self._registry = Registry(accepted_policies(settings))
         self._dump = Dump(settings.dump_problems)
         self._view: View | None = None
-        """of the last `Want`"""
+        """the view of the last `Want`"""
 
     def warm(self) -> None:
         load(self._solver)

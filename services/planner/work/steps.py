@@ -86,7 +86,7 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
     except CAUGHT as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     return (
-        wanted if broken is None else PolicyFailed(reason=f"{step.policy} asked for what cannot be: {broken}")
+        wanted if broken is None else PolicyFailed(reason=f"{step.policy} made an invalid request: {broken}")
     )
 
 
@@ -104,7 +104,7 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
     except CAUGHT as error:
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     if broken is not None:
-        return PolicyFailed(reason=f"{step.policy} decided what cannot be: {broken}")
+        return PolicyFailed(reason=f"{step.policy} made an invalid decision: {broken}")
     return with_lacking(view, decision)
 
 

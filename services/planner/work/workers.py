@@ -107,7 +107,7 @@ class Workers:
         about = inquiry(wanted, seen)
         decision = self._stand_in.decide(seen, wanted, self._remembered.recall(about).at(about.which))
         if broken := fault(seen, decision):
-            note = f"{STAND_IN} decided what cannot be: {broken}; running jobs were kept, none started"
+            note = f"{STAND_IN} made an invalid decision: {broken}; running jobs were kept, none started"
             return keep_running(view, note)
         return msgspec.structs.replace(with_lacking(seen, decision), memory=view.memory)
 

@@ -16,7 +16,7 @@ from schemas.ids import PlacementId
 from services.agent.process.gang import messages
 from services.agent.process.turns.order import GpuMemory, Grant, TurnOrder
 
-NOBODY = Grant(PlacementId(""), 0)
+NO_TURN = Grant(PlacementId(""), 0)
 """placeholder for the log line `began`, which is about no turn"""
 LOG_MAX_BYTES = 4_000_000
 """size above which the log is renamed to `.before`, replacing the last one of that name"""
@@ -41,7 +41,7 @@ class Executor:
         self._order = TurnOrder()
         self._participants: dict[PlacementId, Participant] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
-        self._write("began", NOBODY)
+        self._write("began", NO_TURN)
 
     def join(self, participant: Participant, turns: int, place: int, *, unconfirmed: bool = False) -> None:
         self._participants[participant.placement_id] = participant

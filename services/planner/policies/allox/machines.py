@@ -84,7 +84,7 @@ def machines(
 
 
 def _busy(kept: Sequence[Choice], left_s: Sequence[float]) -> dict[NodeId, list[float]]:
-    """By node: in how many seconds each GPU in use is free; one of a rota, once all jobs of it have ended."""
+    """By node: in how many seconds each GPU in use is free. A rota's GPU is free once all its jobs end."""
     ends: dict[str, tuple[Gang, float]] = {}
     for choice, seconds in zip(kept, left_s, strict=True):
         holder = in_turns.holder(choice.job_id, choice.gang)

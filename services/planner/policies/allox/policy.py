@@ -221,7 +221,7 @@ class Allox:
 
 
 def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:
-    """GPUs that a round of so many tasks takes; 0 if this kind does not run it."""
+    """GPUs that a round of `tasks` tasks takes; 0 if this kind does not run it."""
     if in_gangs:
         return tasks
     return 1 if tasks == 1 or kind.relaxed else 0

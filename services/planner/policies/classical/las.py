@@ -17,5 +17,5 @@ class Las(SmallestFirst):
     preemptive: ClassVar[bool] = True
     measures: ClassVar[Measures] = Measures(priority="GPU-seconds held so far, least first")
 
-    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - the job says it all
+    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - only the job counts
         return job.attained_gpu_s

@@ -182,7 +182,7 @@ def _next_batch(before: JobBatch, waiting: Sequence[BatchJob], view: View) -> Jo
 
 
 def _fitting(waiting: Sequence[BatchJob], length_s: float, gpu_s: float) -> Iterator[JobId]:
-    """The jobs that a batch of this length and of so many GPU-seconds takes."""
+    """The jobs that a batch of `length_s` seconds and `gpu_s` GPU-seconds takes."""
     for one in waiting:
         if one.run_s <= length_s and one.run_s * one.gpus <= gpu_s:
             gpu_s -= one.run_s * one.gpus
@@ -211,7 +211,7 @@ def _runs_on(job: ViewJob, gpu_type: GpuType) -> bool:
 
 
 def _left(seen: BatchStart, placed: set[JobId]) -> Iterator[Left]:
-    """In the order of the queue, then those that fit nowhere."""
+    """Why jobs get no GPUs: those of the queue in its order, then those that fit nowhere."""
     queued = [one.seen.job_id for one in seen.waiting if one.seen.job_id not in placed]
     for job_id in queued:
         detail = "" if job_id in seen.batch.jobs else "for a later batch"

@@ -13,5 +13,5 @@ from services.planner.policies.kit.ordered import SmallestFirst
 class Sjf(SmallestFirst):
     measures: ClassVar[Measures] = Measures(priority="expected running seconds, least first")
 
-    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - the job says it all
+    def figure(self, job: ViewJob, view: View) -> float:  # noqa: ARG002 - only the job counts
         return job.age_s

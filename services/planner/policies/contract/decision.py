@@ -67,7 +67,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     throughput: float
     layer: Layer
     share: float = 1.0
-    """of the time of its GPUs; below 1 only in a rota, where the shares of all jobs add up to 1 at most"""
+    """the job's share of its GPUs' time; below 1 only in a rota, whose jobs' shares add up to 1 at most"""
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):

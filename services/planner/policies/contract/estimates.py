@@ -27,7 +27,7 @@ Hashes = npt.NDArray[np.uint64]
 
 CACHED = LAYERS.index("cached")
 FEW = 64
-"""rows, up to which all are asked about: to find those that repeat others takes longer than to answer them"""
+"""with this number of rows or fewer all are asked about: finding repetitions takes longer than answering"""
 REMEMBERED_AT_MOST = 1_000_000
 """rows whose last estimate is kept"""
 UNSORTED_INQUIRIES_AT_MOST = 1_000

@@ -73,9 +73,9 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     """preemptions so far"""
     samples: float
-    """all that the job has to process"""
+    """samples of the whole job"""
     samples_done: float
-    """as last reported, and from then on as estimated"""
+    """samples as last reported, plus those estimated since"""
     priority: float = 1.0
     """the user's factor on the job's weight"""
     project: str = "default"
@@ -152,7 +152,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.restarts_s.get(workload, {}).get(gpu_type, self.restart_s)
 
     def switch_of(self, workload: Fingerprint, gpu_type: GpuType) -> float:
-        """The same where its processes stand by."""
+        """Seconds of running that such a job loses when it starts where its processes stand by."""
         return self.switches_s.get(workload, {}).get(gpu_type, self.switch_s)
 
     def in_modes(self, modes: Collection[type[Mode]], *, by_job: bool = False) -> "View":

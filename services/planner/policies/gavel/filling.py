@@ -38,7 +38,7 @@ PRICED = 1e-9
 ROUNDS_AT_MOST = 200
 """solves for one level; a handful is common"""
 HALVINGS = 120
-"""of the interval that holds a level: more than a double can represent"""
+"""halvings of the interval that holds a level: more than a double can represent"""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

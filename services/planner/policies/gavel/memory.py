@@ -47,7 +47,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     """false: the budget was spent, and the shares are not those of the objective"""
     gpus: ByType = {}
-    """of the cluster when shares were computed"""
+    """GPUs of the cluster when shares were computed"""
     jobs: dict[JobId, Entry] = {}
     stale: bool = False
     """jobs or GPUs have come or gone since then, even if they are as before by now"""

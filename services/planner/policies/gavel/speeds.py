@@ -49,7 +49,7 @@ class Speeds:
         return result
 
     def _like(self, job: int, place: Configuration) -> int:
-        """A row of the job on this type with an estimate, and if possible on one node or several as this."""
+        """An estimated row of the job on the same type; if possible on one node or several like the place."""
         kind = self._kind_at(place)
         begin, end = np.searchsorted(self._wanted.job, [job, job + 1]).tolist()
         rows = begin + np.flatnonzero(self._known[begin:end] & (self._kind[begin:end] == kind))

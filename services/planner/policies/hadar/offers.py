@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from services.planner.policies.hadar.jobs import GpusByNode, HadarJob, slots, value
-from services.planner.policies.hadar.room import NOBODY, FreeGpus, Levels, Occupants
+from services.planner.policies.hadar.room import NEVER, FreeGpus, Levels, Occupants
 
 Walk = Literal["fastest", "bottleneck"]
 
@@ -37,7 +37,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     restart_s: float = 0.0
     """δ: seconds that a job loses by a new allocation"""
     network_price: float = 0.0
-    """of each node of a gang but the first, in utility"""
+    """price of each node of a gang but the first, in utility"""
     to_finish: bool = False
     """a place costs the price of its GPUs for each slot to the job's end; else for one slot"""
     walk: Walk = "fastest"
@@ -76,7 +76,7 @@ class Finder:
         self._routes: dict[tuple[tuple[float, ...], int], Routes] = {}
         self._valued: HadarJob | None = None
         self._worths: dict[tuple[float, bool], tuple[float, float, int]] = {}
-        """of `_valued`, the job that was valued last: by pace and whether it stays, see `_worth`"""
+        """for `_valued`, the job that was valued last: its `_worth` by pace and by whether it stays"""
         self.offered = 0
         """how many places were looked at, to charge for"""
 
@@ -139,7 +139,7 @@ class Finder:
                 nodes = occupants.in_order(by_level[level])
                 yield ((nodes[0], gpus),)
                 if self.terms.every_occupied:
-                    yield from (((node, gpus),) for node in nodes[1:] if occupants.next_turn[node] < NOBODY)
+                    yield from (((node, gpus),) for node in nodes[1:] if occupants.next_turn[node] < NEVER)
         for walk in routes.walks:
             place = self._walked(gpus, walk, room, occupants)
             if place:

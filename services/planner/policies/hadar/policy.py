@@ -6,9 +6,8 @@ slowest. Hadar plans only when a round begins: GPUs that come free within a roun
 | name | |
 |---|---|
 | `hadar` | a job's whole utility is at stake; all jobs are placed from scratch |
-| `hadar-literal` | as printed: raw utilities, one place for each job, in order of arrival; running jobs stay
-| | `hadar-delay` | the utility lost by a delay of one round is at stake; no GPU is left idle if a waiting job
-could use it |
+| `hadar-literal` | as printed: raw utilities, one place a job, in order of arrival; running jobs stay |
+| `hadar-delay` | the utility lost by a delay of one round is at stake; no GPU idles that a job could use |
 
 A job's demand is rigid (`rigid_demand`). `docs/policies/hadar.md` says what the paper leaves open and what we
 decided.

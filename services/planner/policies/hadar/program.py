@@ -22,7 +22,7 @@ from schemas.plans import Stage
 from services.planner.policies.hadar.bounds import Knapsack
 from services.planner.policies.hadar.jobs import HadarJob
 from services.planner.policies.hadar.offers import Finder, PricedPlace
-from services.planner.policies.hadar.room import NOBODY, FreeGpus, Levels, Occupants
+from services.planner.policies.hadar.room import NEVER, FreeGpus, Levels, Occupants
 from services.planner.solver.budget import Budget
 
 OFFER_S = 6e-6
@@ -129,7 +129,7 @@ class Keys:
             branch.key += self._one[self._base[node] + free] - (free << self._own[node])
 
     def _digit(self, node: int, free: int) -> int:
-        if self._occupants.next_turn[node] < NOBODY:
+        if self._occupants.next_turn[node] < NEVER:
             return free << self._own[node]
         return self._one[self._base[node] + free]
 

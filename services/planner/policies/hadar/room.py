@@ -2,8 +2,8 @@
 
 A *level* is all nodes of one type and size with equally many free GPUs. A node is *occupied* while a job has
 its present place there whose turn in the queue is still to come: a job that takes GPUs there may cost that
-one its place. The nodes of a level are interchangeable, except the occupied ones. These are taken last, and
-of them first the one whose next job's turn is the latest.
+other job its place. The nodes of a level are interchangeable, except the occupied ones. These are taken last;
+of them the node whose next job has the latest turn is taken first.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from schemas.ids import GpuType, NodeId
 from services.planner.policies.contract.view import ViewNode
 from services.planner.policies.hadar.jobs import GpusByNode, HadarJob
 
-NOBODY = 1 << 60
+NEVER = 1 << 60
 """a turn that is later than every job's"""
 
 
@@ -26,9 +26,9 @@ class Levels:
         self.kind = [self.types.index(node.gpu_type) for node in nodes]
         """of each node: the position of its type"""
         self.gpus = [0] * len(self.types)
-        """of each type, free or not"""
+        """GPUs of each type, free or not"""
         self.nodes = [self.kind.count(kind) for kind in range(len(self.types))]
-        """of each type"""
+        """number of nodes of each type"""
         self.free_of: list[int] = []
         """by level: free GPUs of each of its nodes"""
         self.size_of: list[int] = []
@@ -100,8 +100,8 @@ class Occupants:
         for turn in range(len(queue) - 1, -1, -1):
             for node, _ in queue[turn].present:
                 self._turns[node].append(turn)
-        self.next_turn = [turns[-1] if turns else NOBODY for turns in self._turns]
-        """by node: the next turn of a job that occupies it; NOBODY: it is not occupied"""
+        self.next_turn = [turns[-1] if turns else NEVER for turns in self._turns]
+        """by node: the next turn of a job that occupies it; NEVER: it is not occupied"""
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def passed(self, job: HadarJob) -> list[int]:
@@ -110,8 +110,8 @@ class Occupants:
             self._known.clear()
         for node, _ in job.present:
             self._turns[node].pop()
-            self.next_turn[node] = self._turns[node][-1] if self._turns[node] else NOBODY
-        return [node for node, _ in job.present if self.next_turn[node] == NOBODY]
+            self.next_turn[node] = self._turns[node][-1] if self._turns[node] else NEVER
+        return [node for node, _ in job.present if self.next_turn[node] == NEVER]
 
     def in_order(self, nodes: tuple[int, ...]) -> tuple[int, ...]:
         """The nodes of a level in the order in which they are to be taken."""

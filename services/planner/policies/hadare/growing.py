@@ -141,7 +141,7 @@ class _Trade:
         self._least = LEAST * float(self._value.sum())
 
     def improved(self, copy: int) -> bool:
-        """Make the best exchange of one copy, if it gains enough; whether it was made."""
+        """Make the best exchange of one copy, if it gains enough; returns whether it was made."""
         job, node = int(self.owner[copy]), int(self._place[copy])
         handed, taker = self._handing(job, node)
         swapped, other = self._swapping(job, node)
@@ -159,7 +159,7 @@ class _Trade:
         return True
 
     def _put(self, copy: int, job: int, node: int) -> None:
-        """A copy becomes another job's, or goes to another node."""
+        """Give a copy to another job, or move it to another node."""
         gpus, before, left = self._forking.gpus, self.owner[copy], self._place[copy]
         self.on[before, left] = False
         self._free[left] += gpus[before]

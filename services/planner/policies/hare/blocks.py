@@ -41,7 +41,7 @@ RESIDENTS_MOST = 16
 TURNS_MOST = 8
 """rounds of a job in a cycle, at most"""
 GAINS = 1.25
-"""a job moves only if its round takes at least so many times as long where it is as at the new place"""
+"""a job moves only if its round takes at least this many times as long where it is as at the new place"""
 FULL = 0.98
 """share of a GPU's time from which on it takes no further job"""
 

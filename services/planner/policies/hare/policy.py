@@ -58,7 +58,7 @@ class Hare:
         view: View,
         wanted: Configurations,  # noqa: ARG002 - see `wants`
         estimates: Estimated,  # noqa: ARG002
-        solve: Solve,  # noqa: ARG002 - nor is there a program
+        solve: Solve,  # noqa: ARG002 - there is no integer program
     ) -> Decision:
         scene = hare_scene(view, self._options.rigid_demand)
         choices = tuple(_choices(view, scene, self._rotas(scene)))

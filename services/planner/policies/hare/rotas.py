@@ -28,7 +28,7 @@ class RotaMember(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     """rounds in a cycle"""
     share: float
-    """of the time in which the rota's GPUs compute"""
+    """the job's share of the time in which the rota's GPUs compute"""
 
 
 class PlannedRota(msgspec.Struct, frozen=True, kw_only=True):

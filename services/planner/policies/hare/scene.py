@@ -44,7 +44,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     restart_of: Callable[[Fingerprint, GpuType], float]
     """seconds that a job of a workload loses when it restarts"""
     switch_of: Callable[[Fingerprint, GpuType], float]
-    """the same where its processes stand by"""
+    """seconds that such a job loses when it starts where its processes stand by"""
 
     @property
     def gpus(self) -> list[list[int]]:

@@ -25,9 +25,9 @@ class RememberedJob(msgspec.Struct, frozen=True, array_like=True):
     """positions in `HlasMemory.groups`; empty: it waits"""
     workload: Fingerprint
     samples: float
-    """done at the last plan"""
+    """samples done at the last plan"""
     rate: float
-    """samples/s from then on"""
+    """samples/s from the last plan on"""
 
 
 class GpuGroup(msgspec.Struct, frozen=True, array_like=True):

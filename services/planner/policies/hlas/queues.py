@@ -26,7 +26,7 @@ class Yardstick(msgspec.Struct, frozen=True):
     """T̄; infinite for a job that no GPU can run"""
 
     def rounds(self, samples: float) -> int:
-        """The whole rounds that so many samples are."""
+        """The number of whole rounds in this number of samples."""
         return math.floor(samples / self.round_samples + NEARLY)
 
     def rounds_to(self, size_s: float) -> int:
@@ -72,7 +72,7 @@ class QueuePlace(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, queue=due, entered_at=at) if due > self.queue else self
 
     def next_move_at(self, rounds: int, yard: Yardstick, thresholds: Sequence[float]) -> float:
-        """After how many rounds it changes its queue or sub-queue (see `urgency`); infinite: never."""
+        """After how many rounds the job changes its queue or sub-queue (see `urgency`); infinite: never."""
         if rounds < self.until:
             return self.until
         return yard.rounds_to(thresholds[self.queue]) if self.queue < len(thresholds) else math.inf

@@ -20,8 +20,8 @@ class GpuRoom(msgspec.Struct, frozen=True, kw_only=True):
     running: dict[JobId, Configuration]
     """the GPUs of jobs that run and can go on"""
     shows_running: bool
-    """whether the view has the running jobs, so that their GPUs count as idle; that of a fragment plan has
-    not"""
+    """whether the view has the running jobs, so that their GPUs count as idle; the view of a fragment plan
+    does not have them"""
 
     def free(self, but: Iterable[JobId] | None = None) -> dict[NodeId, int]:
         """Idle GPUs by node, without those of the jobs `but`; None: without those of all running jobs."""

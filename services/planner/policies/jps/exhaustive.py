@@ -20,7 +20,7 @@ from shared.domain.sums import plain_sum
 VECTORS_AT_MOST = 20_000
 """different GPU counts by type that one job may get; with more the policy refuses"""
 GANGS_AT_MOST = 60_000
-"""the same of all jobs together"""
+"""such GPU counts of all jobs together, at most"""
 KEPT = "what runs was kept"
 
 

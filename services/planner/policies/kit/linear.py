@@ -20,10 +20,10 @@ from shared.domain.arrays import Floats, Ints
 
 SEED = 1
 TOLERANCE = 1e-9
-"""of feasibility and of optimality, absolute: a program should be scaled to numbers near 1"""
+"""absolute tolerance of feasibility and optimality: a program should be scaled to numbers near 1"""
 STEP_S = 1e-5
 STEP_PER_NONZERO_S = 7e-9
-"""modelled seconds of a simplex iteration, as measured on a common server"""
+"""modelled seconds of a simplex iteration beyond `STEP_S`, per nonzero, as measured on a common server"""
 OPTIONS: dict[str, str | int | float | bool] = {
     "output_flag": False,
     "threads": 1,
@@ -88,7 +88,7 @@ class LinearProgram:
         """Solve from the last basis, within `steps` simplex iterations and `seconds`; None: no limit."""
         highs = self._highs
         highs.setOptionValue("simplex_iteration_limit", 2**31 - 1 if steps is None else max(steps, 0))
-        past_s = highs.getRunTime()  # its clock is not set back between solves
+        past_s = highs.getRunTime()  # HiGHS' clock is not reset between solves
         highs.setOptionValue("time_limit", math.inf if seconds is None else past_s + max(seconds, 0.0))
         self._run()
         solution, info = highs.getSolution(), highs.getInfo()

@@ -61,7 +61,7 @@ class Ordered(ABC):
     strict: ClassVar[bool] = False
     preemptive: ClassVar[bool] = False
     measures: ClassVar[Measures] = Measures()
-    """of the standings that `verdict` gives"""
+    """measures of the standings that `verdict` gives"""
 
     Options: ClassVar[type[msgspec.Struct]] = RigidOptions
 
@@ -72,7 +72,7 @@ class Ordered(ABC):
         self._shown: dict[JobId, KnownJob] = {}
         """the jobs of that view"""
         self._cluster: Cluster
-        """its nodes"""
+        """the cluster of that view"""
         self._last: tuple[View, tuple[WalkResult, Staying]] | None = None
 
     @abstractmethod

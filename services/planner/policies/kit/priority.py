@@ -89,7 +89,7 @@ NAMES: dict[PriorityRule, str] = {
 """what the priorities are, in words; the largest first"""
 
 POWERS: dict[PriorityRule, float] = {"ftf": 2.0}
-"""λ is this times the setting; 1 for the rules not named (Hops section 4.4)"""
+"""by rule, the factor on the setting that gives λ; 1 for other rules (Hops section 4.4)"""
 
 
 def ranked(view: View, rule: PriorityRule) -> list[tuple[ViewJob, float]]:

@@ -1,9 +1,9 @@
 """Serves a queue in its order: which jobs run where, and which wait. Pure.
 
 Every policy that decides by order alone uses this walk down the queue. It gives each job the first of these
-that is free: the place it has, a place on no GPU of a job that keeps running, any place. A job that does not
-fit is skipped. In a strict queue it holds up all jobs of its line that come after it, unless it would not
-fit the empty cluster either.
+places that is free: the place that it has, a place on no GPU of a job that keeps running, any place. A job
+that does not fit is skipped. In a strict queue it holds up all jobs of its line that come after it, unless it
+would not fit the empty cluster either.
 
 A preemptive queue is walked twice. The first walk finds which running jobs go on running at all; the second
 avoids the GPUs of those only, so a job that goes on is moved only where nothing else is free.
@@ -42,8 +42,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 class Room:
     """Free GPUs by node during a walk.
 
-    `free`: all that are not given away yet; `spare`: those of them that no job holds which shall keep
-    running.
+    `free`: all GPUs that are not given away yet. `spare`: those of them that are not held by a job that shall
+    keep running.
     """
 
     def __init__(self, pools: Pools, idle: Mapping[NodeId, int], kept: Mapping[JobId, Configuration]) -> None:

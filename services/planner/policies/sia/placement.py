@@ -64,7 +64,7 @@ def in_turns(grants: Sequence[Grant], idle: Sequence[int], node_gpus: int) -> li
 
 
 def _from_node(node: int, gpus: int, left: Sequence[int], node_gpus: int) -> tuple[Place, int]:
-    """A place for so many GPUs, and the node after it. `left`: idle GPUs by node, enough of them."""
+    """A place for `gpus` GPUs, and the node after it. `left`: idle GPUs by node, which are enough."""
     place: Place = {}
     for _ in left:
         if gpus < node_gpus:
@@ -162,7 +162,7 @@ class _TypePlacing:
         return evicted
 
     def _make_room(self, gpus: int, taken: Place) -> list[int]:
-        """Evict jobs from one node until `gpus` are idle there; returns them. None, if some node has room."""
+        """Evict jobs from one node until `gpus` GPUs are idle there, unless a node has room; returns them."""
         if self._part(gpus, taken):
             return []
         nodes = (

@@ -58,7 +58,7 @@ TIE = 1e-6
 """by how much the first job of the queue outweighs the last, relatively: enough to break ties only"""
 MEASURES = Measures(gain="gain, weight × utility above that of no GPUs")
 VERSION = 1
-"""of the memory"""
+"""version of the memory"""
 
 
 Slowest = Literal["authors", "one", "count"]

@@ -31,8 +31,8 @@ Offer = tuple[Option, ...]
 
 
 PLACES_AT_MOST = 16
-"""places that are asked about for a type and a count; where there are more, so many, evenly spread over the
-nodes"""
+"""most places that are asked about for a type and a count; if there are more, a sample spread evenly over
+the nodes"""
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +230,7 @@ def _all_places(nodes: Sequence[ViewNode], gpus: int) -> Iterator[list[tuple[Nod
 
 
 def _evenly(count: int) -> list[int]:
-    """Positions among so many: all, or `PLACES_AT_MOST` of them."""
+    """Positions from 0 to `count` − 1: all of them, or `PLACES_AT_MOST`."""
     most = min(count, PLACES_AT_MOST)
     return [index * count // most for index in range(most)]
 

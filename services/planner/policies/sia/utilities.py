@@ -19,7 +19,7 @@ from shared.domain.arrays import Flags, Floats
 LARGEST = 3000.0
 """the largest utility"""
 DECIMALS = 2
-"""to which the authors' code rounds a utility"""
+"""decimals to which the authors' code rounds a utility"""
 
 
 def power_sizes(node_gpus: int, nodes: int) -> tuple[int, ...]:

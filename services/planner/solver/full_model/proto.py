@@ -12,7 +12,7 @@ from services.planner.solver.problem import Problem
 
 STEP_S = 2.5e-4
 STEP_PER_CONFIGURATION_S = 5.5e-8
-"""modelled seconds of a simplex iteration, as measured on a common server"""
+"""modelled seconds of a simplex iteration beyond `STEP_S`, per configuration, as measured on a server"""
 
 
 def modelled_s(steps: int, configurations: int) -> float:

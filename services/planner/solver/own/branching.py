@@ -37,12 +37,12 @@ PROVING: dict[str, bool | int | float] = {
 they took half the time. Tolerances are a thousandth of HiGHS' defaults, since policies break ties by a
 millionth of a weight"""
 STEPS_A_LOOK = 10
-"""simplex iterations that are assumed between two calls of HiGHS' interrupt callback: it tells their number
-only at the end"""
+"""simplex iterations that are assumed between two calls of HiGHS' interrupt callback: HiGHS reports their
+number only at the end"""
 
 
 def undecided(columns: Columns, found: Bounded, target: float) -> Ints:
-    """The configurations that a choice worth more than `target` may hold."""
+    """The configurations that a choice worth more than `target` may contain."""
     reach = found.bound - found.best[columns.problem.job] + found.net
     return np.flatnonzero(reach > target + TINY * found.bound).astype(np.int32)
 
@@ -116,7 +116,7 @@ def _listen(highs: highspy.Highs, search: Search, meter: Meter, rows: Ints, *, w
 
 
 def _bound(search: Search, dual_bound: float) -> float:
-    """An upper bound on every choice: one with configurations left out is not worth more than the target."""
+    """An upper bound on every choice: one with a configuration that was left out is within the target."""
     bound = -dual_bound * search.scale
     return max(bound, search.target) if np.isfinite(bound) else np.inf
 

@@ -18,7 +18,7 @@ from shared.domain.arrays import Flags, Floats, Ints
 from shared.domain.sums import plain_sum
 
 MOST = 2_000
-"""configurations among which cliques are looked for, at most"""
+"""with more configurations than this, no cliques are looked for"""
 BROKEN = 1.02
 """a clique is broken if the sum of its x is larger"""
 PARTLY = 1e-6
@@ -46,21 +46,21 @@ def broken_cliques(excluded: Flags, x: Floats) -> Iterator[Ints]:
     """The broken cliques that are found, each once, as ascending positions in x."""
     order = np.argsort(-x, kind="stable")
     share = x[order].tolist()
-    partly = int(np.count_nonzero(x > PARTLY))
+    in_use = int(np.count_nonzero(x > PARTLY))
     neighbours = _bits(excluded[np.ix_(order, order)])
     known: set[int] = set()
-    for begin in range(partly):
+    for begin in range(in_use):
         if share[begin] >= 1.0 - PARTLY:
             continue
         clique = _grown(begin, neighbours)
-        members = [position for position in _positions(clique) if position < partly]
+        members = [position for position in _positions(clique) if position < in_use]
         if clique not in known and plain_sum([share[position] for position in members]) > BROKEN:
             known.add(clique)
             yield np.sort(order[_positions(clique)]).astype(np.int32)
 
 
 def _grown(begin: int, neighbours: list[int]) -> int:
-    """The clique that grows from position `begin`, the first positions first, as the bits of a number."""
+    """The clique that grows from `begin`, as the bits of a number; earlier positions are tried first."""
     clique, candidates = 1 << begin, neighbours[begin]
     while candidates:
         first = candidates & -candidates

@@ -16,7 +16,7 @@ MEMORY = 10
 FIRST = 0.05
 """how far the first step moves the steepest coordinate, relative to the mean of x"""
 SHORTER = 0.4
-"""factor by which a step is shortened that did not lower the value enough"""
+"""factor by which a step that did not lower the value enough is shortened"""
 ENOUGH = 1e-4
 """share of the decrease predicted by the slope that a step must reach"""
 FLAT = 1e-12
@@ -29,7 +29,7 @@ Function = Callable[[Floats], tuple[float, Floats]]
 
 
 def descended(function: Function, x: Floats, evaluations: int) -> Floats:
-    """The lowest point found from x within so many evaluations."""
+    """The lowest point found from x, with this number of evaluations at most."""
     value, slope = function(x)
     pairs: list[_Pair] = []
     length = 1.0

@@ -39,7 +39,7 @@ TINY = 1e-6
 
 
 def dive(master: Master, found: Bounded) -> Ints:
-    """The configurations of a plan, the rest greedy if the effort is spent. Ends the use of the master."""
+    """The configurations of a plan; if the effort is spent, the rest is greedy. Fixes columns of `master`."""
     diving = _Dive(master, found)
     try:
         diving.run()
@@ -49,7 +49,7 @@ def dive(master: Master, found: Bounded) -> Ints:
 
 
 def rounded(columns: Columns, rows: Ints, x: Floats) -> Ints:
-    """A plan without solving again: the surest columns as long as they fit, the rest greedy."""
+    """The configurations of a plan without solving again: the surest columns that fit, the rest greedy."""
     placing = Placing(columns)
     placing.place(rows[surest(columns, rows, x)])
     return completed(columns, placing.chosen)
@@ -98,7 +98,7 @@ class Placing:
             self.take(row)
 
     def take(self, row: int) -> bool:
-        """Take a configuration if its job has none yet and it fits; whether it was taken."""
+        """Take a configuration if its job has none yet and it fits; returns whether it was taken."""
         problem = self.columns.problem
         cells = slice(problem.start[row], problem.start[row + 1])
         node, size = problem.node[cells], problem.gpus[cells]
@@ -163,7 +163,7 @@ class _Dive(Placing):
         self._pool = pool[self.columns.fits(pool, self.free)]
 
     def _settle(self) -> None:
-        """Solve, add facets and let columns join, until none is new."""
+        """Solve, add facets and let columns join, until there are no new ones, or for `ROUNDS`."""
         for _ in range(ROUNDS):
             self._relaxed = self._master.solve()
             tightened = self._master.cut(self._relaxed.x, self.free, self._open)
@@ -171,7 +171,7 @@ class _Dive(Placing):
                 return
 
     def _price_in(self) -> int:
-        """Let configurations of the pool join that beat their job's price; how many do."""
+        """Let configurations of the pool join that beat their job's price; returns how many joined."""
         pool, columns, relaxed = self._pool, self.columns, self._relaxed
         if not len(pool):
             return 0

@@ -35,7 +35,7 @@ def facets(gpus: int) -> Floats:
 def _extreme(gpus: int) -> list[Floats]:
     """The vertices of the polytope of functions: f superadditive, f ≥ 0, f(g) + f(C − g) = 1.
 
-    Its free values are f(1) … f(⌈C/2⌉ − 1); the others follow from them.
+    The free values of f are f(1) … f(⌈C/2⌉ − 1); the others follow from them.
     """
     free = (gpus - 1) // 2
     if free < 1:

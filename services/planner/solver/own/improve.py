@@ -66,7 +66,7 @@ def _neighbourhood(columns: Columns, found: Bounded, choice: Ints, job: int) -> 
 
 
 def _widened(inside: Flags, free: Ints) -> Flags:
-    """The neighbourhood with the nodes next to it and those with most idle GPUs, up to about `NODES`."""
+    """The neighbourhood, the nodes with most idle GPUs, and their neighbours, up to about `NODES`."""
     for node in np.argsort(-free, kind="stable")[: NODES // 4].tolist():
         inside[node] |= free[node] > 0
     while inside.any() and not inside.all() and inside.sum() < NODES:
@@ -75,7 +75,7 @@ def _widened(inside: Flags, free: Ints) -> Flags:
 
 
 def _replanned(columns: Columns, choice: Ints, inside: Flags, plan: Planned) -> Ints | None:
-    """The choice with the neighbourhood planned again; None: that is not worth more."""
+    """The choice with the neighbourhood planned again; None: the new plan is not worth more."""
     problem = columns.problem
     chosen = choice[choice != NOTHING]
     start, node, _ = columns.cells(chosen)

@@ -58,7 +58,7 @@ class Lagrangian:
 
 
 class _Gangs:
-    """The gangs of some configurations, the first one of each apart, since few have several."""
+    """The gangs of some configurations. The first gang of each is kept apart, since few have several."""
 
     def __init__(self, columns: Columns, rows: Ints) -> None:
         start, cells = subset(columns.problem.start, rows)

@@ -38,8 +38,7 @@ TINY = 1e-9
 
 
 _idle: list[highspy.Highs] = []
-"""HiGHS objects of masters that are gone, to be used again: making one takes as long as solving a small
-program"""
+"""HiGHS objects of deleted masters, to be used again: making one takes as long as solving a small program"""
 
 
 def _cleared() -> highspy.Highs:
@@ -68,7 +67,7 @@ class RelaxedSolution(msgspec.Struct, frozen=True):
 
 
 class Master:
-    """See the module."""
+    """The program, and which configurations, facets and cliques are in it."""
 
     def __init__(self, columns: Columns, meter: Meter) -> None:
         problem = columns.problem
@@ -90,7 +89,7 @@ class Master:
         """the configurations of each clique"""
         self._known_cliques: set[bytes] = set()
         self._excluded: Flags | None = None
-        """see `exclusions`, of the configurations that had joined when it was computed"""
+        """the `exclusions` of the configurations that had joined when they were computed"""
         self._highs = _cleared()
         weakref.finalize(self, _idle.append, self._highs).atexit = False
         for name, value in OPTIONS.items():
@@ -127,7 +126,7 @@ class Master:
     def cut(self, x: Floats, free: Ints, open_: Flags) -> int:
         """Add the facets that x breaks; returns how many.
 
-        They are those of nodes with `free` GPUs, over the columns `open_` only.
+        The facets are those of nodes with `free` GPUs, and only the columns `open_` are in them.
         """
         start, node, size = self.columns.cells(self.rows)
         column = np.repeat(np.arange(len(self.rows), dtype=np.int32), np.diff(start))

@@ -19,12 +19,12 @@ class Spent(Exception):
 
 
 def lp_s(steps: int, columns: int) -> float:
-    """Modelled seconds of simplex iterations on a program of so many columns."""
+    """Modelled seconds of `steps` simplex iterations on a program with this number of columns."""
     return steps * (LP_FLAT + columns) * LP_STEP_S
 
 
 class Meter:
-    """Charges the work of a search to its budget, and tells what is left."""
+    """Charges the work of a search to its budget, and says what is left."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -41,7 +41,7 @@ class Meter:
         self._search.budget.charge(lp_s(steps, columns))
 
     def affords_lp(self, steps: int, columns: int) -> bool:
-        """Whether the budget has room for so many steps; always true on the wall clock."""
+        """Whether the budget has room for this number of steps; always true on the wall clock."""
         return not self._modelled or lp_s(steps, columns) < self._search.budget.left_s
 
     def charge_descent(self, gangs: int) -> None:

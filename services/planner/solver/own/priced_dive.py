@@ -23,26 +23,26 @@ SOFTNESS = 0.007
 """m of the Lagrangian, relative to the mean worth of a job"""
 
 
-def priced_dive(columns: Columns, way: Priced, meter: Meter) -> Ints:
-    """The configurations of a plan, from the sample of the leg `way`; completed greedily from all."""
-    placing = Placing(columns_of(restricted(columns.problem, way.rows)))
+def priced_dive(columns: Columns, priced: Priced, meter: Meter) -> Ints:
+    """The configurations of a plan, from the sample of a leg; completed greedily from all configurations."""
+    placing = Placing(columns_of(restricted(columns.problem, priced.rows)))
     with contextlib.suppress(Spent):
-        _dive(placing, way, meter)
-    return completed(columns, way.rows[placing.chosen])
+        _dive(placing, priced, meter)
+    return completed(columns, priced.rows[placing.chosen])
 
 
-def _dive(placing: Placing, way: Priced, meter: Meter) -> None:
-    columns, price = placing.columns, way.found.relaxed.price
+def _dive(placing: Placing, priced: Priced, meter: Meter) -> None:
+    columns, price = placing.columns, priced.found.relaxed.price
     rows, nodes = np.arange(len(columns.problem), dtype=np.int32), np.arange(len(price))
-    softness = SOFTNESS * way.found.bound / columns.problem.jobs
-    for left in range(way.turns, 0, -1):
+    softness = SOFTNESS * priced.found.bound / columns.problem.jobs
+    for left in range(priced.turns, 0, -1):
         rows = rows[placing.choice[columns.problem.job[rows]] == NOTHING]
         rows = rows[columns.fits(rows, placing.free)]
         if not len(rows):
             return
         functions = functions_of(placing.free, columns.sizes)
         lagrangian = Lagrangian(columns, rows, functions, softness, meter)
-        w = descended(lagrangian, by_capacity(functions, price[nodes, placing.free]), way.turns)
+        w = descended(lagrangian, by_capacity(functions, price[nodes, placing.free]), priced.turns)
         price = price_of(functions, w)
         x = lagrangian.shares(w)
         _take(placing, rows, x, most=float(x.sum()) / left)

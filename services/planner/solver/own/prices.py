@@ -1,9 +1,9 @@
 """Finds prices without a linear program: minimises the Lagrangian, in legs.
 
 A leg minimises it over a sample of the configurations: those that are near their job's best at the prices so
-far, and of the others the fewer, the farther they are from it. So every node is in some configuration of the
+far, and fewer of the others, the farther they are from it. So every node is in some configuration of the
 sample. Then all configurations are priced, which proves a bound. A step takes a tenth of a millisecond for
-512 GPUs and some milliseconds for 8,192, a leg for these half a second to a second.
+512 GPUs and some milliseconds for 8,192; for 8,192 GPUs a leg takes half a second to a second.
 """
 
 from collections.abc import Iterator, Sequence

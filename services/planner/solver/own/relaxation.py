@@ -43,7 +43,7 @@ Enough = Callable[[float], bool]
 
 
 class Bounded(msgspec.Struct, frozen=True):
-    """The prices with the lowest bound that a relaxation found, and that bound; any prices prove one."""
+    """Prices that a relaxation found, and the bound that they prove; any prices prove one."""
 
     relaxed: RelaxedSolution
     net: Floats
@@ -109,7 +109,7 @@ class Relaxation:
         return Bounded(relaxed, net, self.columns.best(net))
 
     def _price_in(self, found: Bounded) -> int:
-        """Let each job's best configurations join, where they beat the job's price; how many do."""
+        """Let each job's best configurations join if they beat the job's price; returns how many joined."""
         job, price = self.columns.problem.job, found.relaxed.dual
         lead = np.maximum(found.best - price, 0.0) * NEAR
         least = price + np.maximum(lead, TINY * float(self.columns.value.max()))

@@ -8,7 +8,7 @@
 3. a dive through this program: mostly a slightly better plan (`dive`);
 4. neighbourhoods of the jobs that lose most, planned again, if many configurations are undecided (`improve`);
 5. branch and bound over the configurations that could beat the plan by more than the gap tolerates
-(`branching`).
+   (`branching`).
 
 A problem of few configurations begins with 2; for a large cluster 2 and 3 are left out.
 
@@ -81,12 +81,12 @@ def _from_prices(
     """Stage 1. Returns the prices with the lowest bound."""
     gpu = search.best.objective / float(columns.problem.capacity.sum())
     best: Bounded | None = None
-    for way in prices(columns, meter, gpu, legs):
-        search.tighten(way.found.bound)
+    for priced in prices(columns, meter, gpu, legs):
+        search.tighten(priced.found.bound)
         yield
-        search.offer(priced_dive(columns, way, meter))
+        search.offer(priced_dive(columns, priced, meter))
         yield
-        best = way.found if best is None or way.found.bound < best.bound else best
+        best = priced.found if best is None or priced.found.bound < best.bound else best
     assert best is not None, "there are legs"
     return best
 

@@ -1,7 +1,7 @@
 """Subproblems: some configurations of a problem, on some of its GPUs.
 
-One is solved to complete a plan on the GPUs that it leaves free, or to plan a neighbourhood again while all
-other jobs keep their configurations.
+A subproblem is solved to complete a plan on the GPUs that it leaves free, or to plan a neighbourhood again
+while all other jobs keep their configurations.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ class Subproblem(msgspec.Struct, frozen=True):
 
 
 def subproblem_of(columns: Columns, jobs: Flags, free: Ints) -> Subproblem | None:
-    """The subproblem of some jobs on the free GPUs; None: no configuration of theirs fits these alone.
+    """The subproblem of some jobs on the free GPUs; None: none of their configurations fits on these.
 
     It has only jobs and nodes that occur in its configurations.
     """

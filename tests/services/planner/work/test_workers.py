@@ -98,7 +98,7 @@ async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> 
     _, decision = await planned(workers(bus), "tests.services.planner.planner_policies:Greedy")
     assert decision.notes == (
         (
-            "tests.services.planner.planner_policies:Greedy decided what cannot be: "
+            "tests.services.planner.planner_policies:Greedy made an invalid decision: "
             "2 configurations for job x; planned by fifo"
         ),
     )
@@ -140,7 +140,7 @@ async def test_a_stand_in_that_breaks_a_rule_leaves_running_jobs_alone(bus: Memo
     assert [left.job_id for left in decision.left] == ["y"]
     assert "planned by fifo" in decision.notes[0]
     assert decision.notes[1] == (
-        "fifo decided what cannot be: 2 configurations for job x; running jobs were kept, none started"
+        "fifo made an invalid decision: 2 configurations for job x; running jobs were kept, none started"
     )
 
 

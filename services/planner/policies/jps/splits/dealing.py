@@ -19,9 +19,9 @@ GROWN_AT_MOST = 50
 ROOM = "jobs take part only if their smallest demands have room"
 
 Seconds = Callable[[int, int], float]
-"""Λ of a job on so many GPUs"""
+"""from a job and a number of GPUs to Λ"""
 SecondsOn = Callable[[int, Ints], float]
-"""Λ of a job on so many GPUs by type"""
+"""from a job and numbers of GPUs by type to Λ"""
 
 
 def dealt(jct: Seconds, demands: Sequence[Sequence[int]], gpus: int) -> Ints:
