@@ -49,7 +49,7 @@ from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, Work
 from shared.domain.states import JobState
 
 BATCH = 100
-"""observations that are written as soon as there are so many"""
+"""number of observations from which on they are written at once"""
 BUFFER = 10_000
 """observations held while the store cannot be written; of more, the oldest are dropped"""
 

@@ -72,7 +72,7 @@ class Recall:
 
 
 def recalled(export: Iterable[bytes]) -> Recall:
-    """`export`: its lines, the header first. Raises UnreadableExport."""
+    """What an export has recorded; `export`: its lines, the header first. Raises UnreadableExport."""
     lines = iter(export)
     try:
         header_of(next(lines, b""))

@@ -35,7 +35,7 @@ ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theor
 
 
 class EvidenceThreshold(msgspec.Struct, frozen=True):
-    """How much evidence a layer needs to answer: so many observations, or so many seconds of running."""
+    """How much evidence a layer needs to answer: a number of observations, or of seconds of running."""
 
     observations: int
     seconds: float

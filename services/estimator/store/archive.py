@@ -23,7 +23,7 @@ from services.estimator.store.contract import Bandwidth, Correction, Loading, St
 
 
 def page(store: Store, asked: ExportStore) -> StorePage:
-    """Observations as they came; the last page brings everything else. Raises StoreUnavailable."""
+    """A page of observations, as they came; the last page has all else too. Raises StoreUnavailable."""
     seen = store.observations(asked.after, asked.limit)
     lines: list[Line] = [ObservationLine(seen=one) for one in seen]
     last = len(seen) < asked.limit
@@ -48,7 +48,7 @@ def _rest(store: Store) -> Iterator[Line]:
 
 
 def enter(store: Store, asked: ImportStore) -> Imported:
-    """All of the page, or nothing of it where a line cannot be read. Raises StoreUnavailable."""
+    """Import the whole page, or nothing if a line cannot be read. Raises StoreUnavailable."""
     entries: list[Entry] = []
     for index, line in enumerate(asked.lines):
         try:
@@ -69,7 +69,7 @@ def _enter_observations(store: Store, lines: Sequence[ObservationLine]) -> int:
 def _enter(
     store: Store, line: TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | ExecutionLine
 ) -> bool:
-    """Whether the store did not have it."""
+    """Enter a line; returns whether the store did not have it."""
     match line:
         case TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules):
             known = store.theory([fingerprint]).get(fingerprint)

@@ -48,7 +48,7 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(NamedTuple):
-    """Of gangs that were observed on a type."""
+    """The shape of gangs that were observed on a type."""
 
     gpu_type: GpuType
     nodes: int
@@ -66,12 +66,12 @@ class ShapeMeans(msgspec.Struct, frozen=True):
 
 
 class Revision(NamedTuple):
-    """Two numbers of a workload on some types that are never again what they were."""
+    """Two numbers for a workload on some types; neither returns to an earlier value."""
 
     evidence: int
-    """another one as soon as its means by shape there may be other"""
+    """changes whenever the workload's means by shape on these types may have changed"""
     theory: int
-    """another one as soon as its theory there or any bandwidth may be"""
+    """changes whenever its theory on these types, or any bandwidth, may have changed"""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Theory(msgspec.Struct, frozen=True):
     loading: dict[GpuType, Loading]
     """loading as refined by what ran, where anything did"""
     corrections: dict[str, Correction] = {}
-    """of gangs with unlike shares, by their GPU types (`theory.correction.types_of`)"""
+    """corrections of gangs with unlike shares, by their GPU types (`theory.correction.types_of`)"""
 
 
 class Store(Protocol):
@@ -150,28 +150,28 @@ class Store(Protocol):
         ...
 
     def latest(self, limit: int) -> list[Fingerprint]:
-        """Of those observed by the gang's shape, the newest first."""
+        """The workloads observed by the gang's shape, the newest first."""
         ...
 
     def revision(self, fingerprint: Fingerprint, gpu_types: Collection[GpuType]) -> Revision: ...
 
     def changes(self, of: Fingerprint | None = None) -> int:
-        """A number that is never again what it was as soon as a revision of the workload may be other.
+        """A number that changes, to a new value, whenever a revision of the workload may have changed.
 
         None: of any workload.
         """
         ...
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
-        """In the order in which they came, the first `after` left out."""
+        """Observations in the order in which they came, without the first `after`."""
         ...
 
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
-        """Those that it does not have, each once: known by placement, node and time."""
+        """The observations that the store does not have, each once; placement, node and time identify one."""
         ...
 
     def workloads(self) -> list[Fingerprint]:
-        """All whose theory is known, in alphabetical order."""
+        """All workloads whose theory is known, in alphabetical order."""
         ...
 
     def keep(self, workload: Workload, modules: Mapping[GpuType, TimeModules]) -> None:
@@ -230,9 +230,9 @@ def entity(node_id: NodeId, gpu_type: GpuType) -> str:
 
 
 SIZE_OF_A_NODE = 2**13
-"""beyond so many GPUs gangs share a row"""
+"""gangs with about this many GPUs or more share a row"""
 NODES_MOST = 2**12 - 1
-"""beyond so many nodes gangs share a row"""
+"""gangs on this many nodes or more share a row"""
 
 
 def size_of(nodes: Whole, gpus: Whole) -> Whole:
@@ -242,7 +242,7 @@ def size_of(nodes: Whole, gpus: Whole) -> Whole:
 
 
 def shape_in(gpu_type: GpuType, size: int, *, distributed: bool) -> Shape | None:
-    """Of a row; None for one that is by the number of nodes alone."""
+    """The shape of a row's gangs; None for a row that is by the number of nodes alone."""
     if not distributed:
         return Shape(gpu_type, 1, size)
     nodes, gpus = divmod(size, SIZE_OF_A_NODE)

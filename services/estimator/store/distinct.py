@@ -17,7 +17,7 @@ SMALL = 64
 
 
 def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
-    """A row of each distinct combination, and for every row which combination it is. None negative.
+    """A row of each distinct combination, and for every row which combination it is. No value is negative.
 
     Combinations are in ascending order.
     """
@@ -45,7 +45,7 @@ def distinct(columns: Sequence[Whole]) -> tuple[Whole, Whole]:
 
 
 def _of_few(rows: list[tuple[int, ...]]) -> tuple[Whole, Whole]:
-    """As `distinct`, for so few rows that arrays cost more than they save."""
+    """As `distinct`, for few rows, for which arrays cost more than they save."""
     at = {row: place for place, row in enumerate(rows)}
     number = {row: place for place, row in enumerate(sorted(at))}
     return np.array([at[row] for row in number]), np.array([number[row] for row in rows])

@@ -1,10 +1,10 @@
 """The store of record, in one DuckDB file. Of the estimator, only this module imports DuckDB.
 
-`observations` has every one as it came, `evidence` their sums (the entity and the type layer, aggregated and
-distributed, distinguished by columns), `theory` what was profiled, `loading` what running refined of it,
-`bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are read into
-memory and computed there; every change is in the file before a method returns, and after a failed write
-memory is read from it again. Used by one thread.
+`observations` has every observation as it came, `evidence` their sums (the entity and the type layer,
+aggregated and distributed, distinguished by columns), `theory` what was profiled, `loading` what running
+refined of it, `bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are
+read into memory and computed there; every change is in the file before a method returns, and after a failed
+write memory is read from it again. Used by one thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -205,7 +205,7 @@ class DuckDbStore:
         self._memory.observed_at |= dict(self._connection.execute(_OBSERVED_AT).fetchall())
 
     def _read_all(self) -> None:
-        """So that damage shows now, and not as estimates that are missing one day."""
+        """Read all rows, so that damage shows now, and not later as missing estimates."""
         for table in TABLES:
             self._connection.execute(f"SELECT sum(hash(COLUMNS(*))) FROM {table}")  # noqa: S608 - ours
 
@@ -301,7 +301,7 @@ FROM (
     WHERE node_id IN (SELECT place FROM evidence WHERE layer = 'entity') GROUP BY node_id) AS seen
 WHERE layer = 'entity' AND place = seen.node_id
 """
-"""of a file in which a server was its node alone: it is taken for one of the GPU type that it had last"""
+"""for a file whose servers are nodes without a GPU type: a server gets the type that its node had last"""
 _PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
 _KNOWN = """
 SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))
@@ -316,8 +316,8 @@ _REMEDIES = (
     ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
 )
 _DAMAGED = (
-    "It is damaged: `hopyard store rebuild --data DIR` makes it anew from the log of facts and samples, with "
-    "`--instance` that of another one; or move it away to begin with an empty store"
+    "It is damaged: `hopyard store rebuild --data DIR` rebuilds it from the log of facts and samples "
+    "(`--instance` names that of another instance); or move it away to begin with an empty store"
 )
 _OUTSIDE = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
 """errors whose cause is outside: a disk, a lock, a damaged file"""

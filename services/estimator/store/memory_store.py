@@ -65,16 +65,16 @@ class MemoryStore:
         self._half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
         self._coded: dict[tuple[str, tuple[str, ...]], Whole] = {}
-        """by layer and list of places: their codes"""
+        """codes of the places, by layer and list of places"""
         self._shapes: dict[Fingerprint, dict[Shape, int]] = {}
-        """with the key of each in the table"""
+        """shapes by workload, with their keys in the table"""
         self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
-        """with the row of each in the table"""
+        """shapes by workload in order, with their rows in the table"""
         self._changes = self._calibrated = 0
         self._changed: dict[Fingerprint, int] = {}
         """the count of changes after the last one of each workload"""
         self._evidence_changed: dict[Fingerprint, dict[GpuType, int]] = {}
-        """the same by type"""
+        """the count of changes after the last one of a workload's evidence on each type"""
         self._theory_changed: dict[Fingerprint, dict[GpuType, int]] = {}
         self._bandwidths: dict[GpuType, Bandwidth] = {}
         self._log: dict[PlacementId, Execution] = {}
@@ -91,7 +91,7 @@ class MemoryStore:
                 types.setdefault(seen.gpu_type, deque(maxlen=RUNNING)).append(seen)
 
     def fold(self, observations: Sequence[ThroughputObserved]) -> None:
-        """Add to the sums alone."""
+        """Add observations to the sums without keeping them."""
         if not observations:
             return
         twice = [seen for seen in observations for _ in range(2)]
@@ -117,7 +117,7 @@ class MemoryStore:
         size: Whole,
         sums: Column,
     ) -> None:
-        """Put rows of sums as they are; `places`: layer and place."""
+        """Enter rows of sums unchanged; `places`: layer and place."""
         workload = self._workloads.of(fingerprints)
         place = self._places.of(f"{layer}/{name}" for layer, name in places)
         keys = keys_of(workload, place, distributed, size)

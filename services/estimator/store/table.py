@@ -1,6 +1,6 @@
 """What was observed, as columns: one row a workload, place and size, found by a whole number. Pure.
 
-A number leads to a row of one array, so that a hundred thousand of them are no objects. Sums are kept and
+A number leads to a row of one array, so that a hundred thousand of them are not objects. Sums are kept and
 not observations: an observation of `seconds` at cluster time t weighs
 
     w = seconds · 2^(−(seen_at − t) / half-life)
@@ -67,18 +67,18 @@ def fading(later: float, earlier: float, half_life_s: float) -> float:
 class Table:
     def __init__(self) -> None:
         self._row: dict[int, int] = {}
-        """by key"""
+        """row by key"""
         self._sums: Column = np.zeros((64, 6))
         """row 0 is of no key and stays zero; beyond those of all keys there is room for more"""
         self._likely = np.zeros(MARKS * len(self._sums), dtype=np.bool_)
-        """by mark: whether any key has it, which of most keys that are asked for says that they are absent"""
+        """by mark: whether any key has it; most absent keys have a mark that no key has"""
 
     def find(self, keys: Whole) -> Column:
         """The sums, a row a key; zeros where nothing was observed."""
         return self.at(self.rows(keys))
 
     def rows(self, keys: Whole) -> Whole:
-        """Where they are, for as long as nothing is dropped; 0: not there yet."""
+        """Positions of the keys' rows, valid until a row is dropped; 0: not there yet."""
         row, found = self._row, np.zeros(len(keys), dtype=np.int64)
         likely = self._likely.take(_marks(keys, len(self._likely))).nonzero()[0]
         found[likely] = [row.get(key, 0) for key in keys[likely].tolist()]

@@ -13,7 +13,7 @@ from schemas.plans import Layer
 from schemas.samples import ThroughputObserved
 
 FORMAT = 1
-"""of the file; tables that an older one lacks are added to it"""
+"""format of the file; tables that an older file lacks are added"""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS hopyard_store (format INTEGER NOT NULL);

@@ -29,7 +29,7 @@ NODES_PER_TYPE = 4
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """A ring, and what it took."""
+    """A ring, and the times of its all-reduces."""
 
     ring: Ring
     times: AllReduceTimes
@@ -114,7 +114,7 @@ def _path(timings: Sequence[Timing]) -> tuple[Path, list[float]]:
 
 
 def _speed(timings: Sequence[Timing]) -> float | None:
-    """B of eq. 2 for all of them."""
+    """B of eq. 2 for all timings; None: there are none."""
     return 1.0 / _inverse(*_measured(timings)) if timings else None
 
 

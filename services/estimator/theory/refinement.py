@@ -34,7 +34,7 @@ NARROWEST = 1e-9
 
 
 def due(observations: int) -> bool:
-    """Whether loading is refined after so many observations."""
+    """Whether loading is refined after this number of observations."""
     times = observations // FIRST_AT
     return observations % FIRST_AT == 0 and times > 0 and _is_power(times)
 
@@ -126,5 +126,5 @@ def _gangs(modules: Modules, shapes: Sequence[tuple[int, int, int]], paths: Sequ
 
 
 def _rounded(value: float) -> float:
-    """To digits that come out alike on every machine."""
+    """The value, rounded to digits that are equal on every machine."""
     return float(f"{value:.{DIGITS}g}")
