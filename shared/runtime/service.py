@@ -70,7 +70,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     standby_answers: Mapping[str, Answer] = {}
     """by other subjects of questions: what it answers from its start on, whether it leads or not"""
     workers: Mapping[type, Worker] = {}
-    """by kind of work"""
+    """workers by kind of work"""
     long_tasks: tuple[type, ...] = ()
     """kinds of work that may take as long as the settings let them"""
     progress_messages: tuple[type[Event | Sample], ...] = ()

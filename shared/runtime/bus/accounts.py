@@ -48,7 +48,7 @@ PLANNER = "planner"
 ARCHIVER = "monitor"
 """the service that archives messages, and drops from the streams what is archived"""
 ARCHIVE = "archive"
-"""the subject on which it answers questions about the archive"""
+"""the subject on which the archiver answers questions about the archive"""
 OPERATOR = "operator"
 STREAMS_OWNER = "HOPYARD"
 """the account of NATS of all services, which has the streams"""
@@ -175,7 +175,7 @@ def _archiving() -> Iterator[str]:
 
 
 def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
-    """The user for the agent of one node, or (`*`) of any."""
+    """The permissions of the agent of one node, or (`*`) of any node."""
     user = AGENTS if node_id == "*" else f"{AGENT}-{node_id}"
     return Permissions(
         publish=(*published(node_id, facts), f"{MAPPED}.>"),
@@ -184,7 +184,7 @@ def of_node(node_id: str, facts: Iterable[type[Event]]) -> Permissions:
 
 
 def published(node_id: str, facts: Iterable[type[Event]]) -> tuple[str, ...]:
-    """The subject under which the services see what an agent publishes."""
+    """The subjects under which the services see what an agent publishes."""
     return (
         *subjects_of(facts, node_id),
         *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),

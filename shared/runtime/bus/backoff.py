@@ -12,7 +12,7 @@ CLUSTER_LONGEST_S = 0.25
 def pause_s(attempt: int, longest_s: float = LONGEST_S) -> float:
     """Real seconds before attempt number `attempt` (from 0): doubling, bounded, half of it random.
 
-    By the random half many processes that lost the same server do not come back at the same moment.
+    Because of the random half, processes that lost the same server do not come back at the same moment.
     """
     limit = min(longest_s, FIRST_S * 2 ** min(attempt, 16))
     return random.uniform(limit / 2, limit)  # noqa: S311 - no secret

@@ -3,9 +3,9 @@
 import re
 
 MAX_PAYLOAD_BYTES = 1_048_576
-"""of one message with its headers: the server's default"""
+"""bytes of one message with its headers: the server's default"""
 QUESTION_MAX_BYTES = 64 * 1_048_576
-"""of a question or a reply, which may travel in parts"""
+"""bytes of a question or a reply, which may travel in parts"""
 READ_BATCH = 500
 """facts in a batch, at most"""
 READ_AGAIN = 10_000

@@ -27,7 +27,7 @@ class CoroutineDriver:
 
     __slots__ = ("_coroutine", "_done", "_waits", "cut_off")
     running: "CoroutineDriver | None" = None
-    """the one whose code runs at this moment"""
+    """the driver whose coroutine runs at this moment"""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], done: Done) -> None:
         self._coroutine = coroutine

@@ -20,9 +20,9 @@ WRITE_LIMIT_S = 60.0
 """for each write, until the client has read all but what its connection buffers"""
 CROWDED = 256
 CROWDED_SHARE = 0.25
-"""of the process's file descriptors"""
+"""share of the process's file descriptors"""
 CROWDED_HEAD_LIMIT_S = 1.0
-"""in place of `HEAD_LIMIT_S` while there are more connections than either allows"""
+"""in place of `HEAD_LIMIT_S` while there are more connections than CROWDED or CROWDED_SHARE"""
 LOOK_EVERY_S = 0.5
 
 

@@ -21,7 +21,7 @@ def main() -> int:
 
 
 def _secured(connection: socket.socket) -> socket.socket:
-    """A TLS context without verification: the service asks itself."""
+    """The connection, with TLS if the service has it; not verified, since the service asks itself."""
     if not os.environ.get("HOPYARD_WEB_CERTIFICATE"):
         return connection
     import ssl  # noqa: PLC0415 - as above

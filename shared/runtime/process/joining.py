@@ -14,7 +14,7 @@ from shared.runtime.damage import Damaged
 from shared.runtime.settings import PREFIX
 
 PROTOCOL = 2
-"""of facts, questions and snapshots; a version that writes what the one before would misread raises it"""
+"""version of facts, questions and snapshots; raised when an older release would misread what is written"""
 PROTOCOL_KEY = "protocol"
 KEY = "settings"
 ANNOUNCER = "admission"

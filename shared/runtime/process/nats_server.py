@@ -28,9 +28,9 @@ from shared.runtime.process.ports import HeldPorts
 PR_SET_PDEATHSIG = 1
 START_TIMEOUT_S = 10.0
 RECOVERY_LIMIT_S = 1800.0
-"""for a server that recovers a large store"""
+"""seconds for a server that recovers a large store"""
 KILL_LIMIT_S = 5.0
-"""until a killed server is gone; one that waits for a disk stays until the disk answers"""
+"""seconds until a killed server is gone; one that waits for a disk stays until the disk answers"""
 GREETING = b"INFO "
 GREETING_LIMIT_S = 1.0
 STOP_TIMEOUT_S = 5.0
@@ -119,7 +119,7 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """For clients on this machine."""
+        """The address for clients on this machine."""
         host = "127.0.0.1" if self.host in EVERYWHERE else self.host
         return f"nats://{authority(host, self.port)}"
 

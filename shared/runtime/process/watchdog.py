@@ -17,12 +17,12 @@ from shared.runtime.process.reports import Reporter
 from shared.runtime.shell.shell import Shell
 
 CHECKS = 10
-"""within the time that work may be outstanding"""
+"""number of checks within the time that work may be outstanding"""
 CHECK_LIMIT_REAL_S = 2.0
 SHOWN_REAL_S = 5.0
 """how long the report of what is wrong can be read before the process exits"""
 STALLED = 75
-"""exit code of such a process"""
+"""exit code of a process that has stalled"""
 
 log = structlog.get_logger()
 

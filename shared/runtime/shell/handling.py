@@ -17,7 +17,7 @@ TIMER_SLACK_S = 1e-4
 
 
 class ShellCounts(msgspec.Struct):
-    """For the metrics endpoint."""
+    """Counts of a shell, for the metrics endpoint."""
 
     facts: int = 0
     repeated: int = 0
@@ -42,7 +42,7 @@ class Handling:
         self.core = service.core
         self.counts = ShellCounts()
         self.seq = 0
-        """of the last fact it was handed"""
+        """sequence of the last fact that the core was handed"""
         self._name = service.name
         self._known = RecentIds(remembered_ids)
         self._published = RecentIds(remembered_ids)

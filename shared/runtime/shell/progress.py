@@ -63,4 +63,4 @@ class Progress:
             return ""
         what, since = min(outstanding, key=lambda each: each[1])
         late_s = self._now() - since
-        return f"alive but idle: {what} is owed for {late_s:.0f} s" if late_s > self._limit_s else ""
+        return f"alive but idle: {what} is outstanding for {late_s:.0f} s" if late_s > self._limit_s else ""

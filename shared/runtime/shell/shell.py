@@ -46,7 +46,7 @@ RECOVERY_LIMIT_REAL_S = 120.0
 """after this long a recovery fails, and says what was missing"""
 RECOVERY_ATTEMPTS = 100
 DIGITS_MAX = 20
-"""of a stored cursor; a longer one is not read"""
+"""digits of a stored cursor, at most; a longer one is not read"""
 
 T = TypeVar("T")
 

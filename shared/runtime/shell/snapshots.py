@@ -11,9 +11,9 @@ import msgspec
 S = TypeVar("S")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""of a function in this process: a default that is computed"""
+"""address of a function in this process: that of a computed default"""
 _SHAPES: dict[type, str] = {}
-"""by the type of a state; a process has a few"""
+"""digests by type of state; a process has a few"""
 
 
 class UnreadableSnapshot(Exception):

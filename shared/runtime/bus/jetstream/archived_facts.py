@@ -92,7 +92,7 @@ async def _page(connection: Connection, question: ReadArchive) -> ArchivePage:
 
 
 async def _of_node(connection: Connection, after: int, first: int) -> ArchivedFacts:
-    """As above, for an agent: it asks a service, which asks the archive."""
+    """As `archived_after`, for an agent: it asks a service, which asks the archive."""
     try:
         older = await older_after(connection, connection.node, after)
     except (Error, OSError) as error:

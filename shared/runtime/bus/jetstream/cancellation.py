@@ -22,6 +22,6 @@ async def wait_for(awaitable: Awaitable[T], timeout: float | None) -> T:  # noqa
 
 
 def patch_wait_for() -> None:
-    """Replace it for all libraries of this process, under Python 3.11."""
+    """Replace `asyncio.wait_for` for all libraries of this process, under Python 3.11."""
     if sys.version_info < MENDED_IN:
         asyncio.wait_for = wait_for  # type: ignore[assignment]

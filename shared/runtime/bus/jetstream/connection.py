@@ -54,14 +54,14 @@ CLOCK_TIMEOUT_S = 2.0
 REFUSED_AT_MOST = 1_000
 """subjects that are remembered as refused"""
 ANY_NODE = "_"
-"""in a subject, in the place of a node: of an agent whose account is for any node"""
+"""in subjects, in place of the node of an agent whose account is for any node"""
 _REFUSED = re.compile(
     r'permissions violation for (?P<how>publish|subscription) to "(?P<subject>[^"]+)"', re.IGNORECASE
 )
 STREAM_INFO = f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
 DEAD_LETTER_HEADER_BYTES = 4_096
 SUBJECT_CHARS = 500
-"""of the subject of a dead letter, in its header"""
+"""characters of a dead letter's subject that its header keeps"""
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
@@ -111,7 +111,7 @@ class Connection:
         self.when_closed: set[Callable[[], None]] = set()
         self.credentials = credentials_of(settings)
         self.fence: Fence | None = None
-        """of a leader; a service or agent without others beside it publishes without"""
+        """the leader's fence; None: a service or agent without other instances publishes without one"""
         self.why_not_stored = ""
         """why the last attempt to store something failed; empty: it did not"""
         self.refused: set[str] = set()
@@ -146,7 +146,7 @@ class Connection:
             raise Unavailable(f"no NATS server at {self._where} within {timeout_s} s: {reason}") from None
 
     async def _try_to_open(self) -> Exception | None:
-        """One attempt, with a client of its own. Why it failed, or None."""
+        """Try once to connect, with a new client; returns why it failed, or None."""
         client = PatchedClient()
         try:
             await self._connect(client)

@@ -75,7 +75,7 @@ class Consumer:
         self._arrived: deque[Msg] = deque()
         self._ready = asyncio.Event()
         self._lost = ""
-        """why it is of no more use; empty: it is"""
+        """why the consumer is of no more use; empty: it can be used"""
         self._due = 0
         """messages that the request may still bring"""
         self._next = 1

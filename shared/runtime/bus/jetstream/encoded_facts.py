@@ -12,7 +12,7 @@ from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 from shared.runtime.bus.limits import check_size
 
 READ_ROOM_BYTES = 1_024
-"""of the largest message: left for what a service adds when it shows a fact to an agent (`node_reads`)"""
+"""bytes of the largest message that are left for what a service adds for an agent (`node_reads`)"""
 
 
 class EncodedFact(NamedTuple):
@@ -40,7 +40,7 @@ async def newest_seq(connection: Connection, subject: str) -> int:
 
 
 async def id_is_taken(connection: Connection, fact: EncodedFact, seq: int) -> bool:
-    """Whether another message has the fact's id: `seq` is where NATS says that a message of this id stands.
+    """Whether another message has the fact's id: `seq` is where, as NATS says, a message with this id is.
 
     Any account can publish a message with any id on a subject of its own. Raises what NATS raises:
     NotFoundError where the stream has dropped the message.
@@ -48,7 +48,7 @@ async def id_is_taken(connection: Connection, fact: EncodedFact, seq: int) -> bo
     subject = await _subject_at(connection, fact, seq)
     if subject == fact.subject:
         return False
-    reason = f"its id stands on {subject or 'what is another node'}"
+    reason = f"a message on {subject or 'a subject of another node'} has its id"
     connection.log.error("the id of a fact was taken", subject=fact.subject, reason=reason)
     return True
 

@@ -326,8 +326,8 @@ class JetStreamFacts:
     async def _is_on_its_subject(self, event: Event, raw: Raw) -> bool:
         """Whether a fact is on the subject of those who may publish it, or was so in version 0.1.
 
-        There no instance led: what stands before the first `ServiceLed` is of that version. Behind it the old
-        subjects count no more, since an agent whose node has the name of a job may publish on the job's.
+        In that version no instance led: a fact before the first `ServiceLed` is of it. After that the old
+        subjects do not count, since an agent whose node has the name of a job may publish on the job's.
         """
         if is_subject_of(event, raw.subject):
             return True

@@ -1,8 +1,8 @@
 """Reads the facts about one node for its agent, which may make no consumer.
 
-A consumer can have the server send whatever a stream holds to any subject: who may make one can speak for
-anybody. So an agent asks a service for the next facts (`node_reads`), in order from where it is. It also
-subscribes to the subjects of its node: a message there only tells it that it is time to ask.
+A consumer can have the server send whatever a stream holds to any subject: an account that may make one can
+publish as any other. So an agent asks a service for the next facts (`node_reads`), in order from where it is.
+It also subscribes to the subjects of its node: a message there only tells it that it is time to ask.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription
 
 ASK_EVERY_S = 5.0
-"""where no message has come: one may be lost"""
+"""seconds after which an agent asks although no message has come: one may be lost"""
 PAUSES_S = (0.0, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
-"""before each attempt to get what a message announced: it may come before the fact is stored"""
+"""pauses before each attempt to get an announced fact: the message may come before the fact is stored"""
 ONCE = PAUSES_S[:1]
 
 

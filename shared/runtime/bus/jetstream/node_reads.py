@@ -39,12 +39,12 @@ from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import check_key
 
 FACTS_AT_MOST = 100
-"""in a reply"""
+"""facts in a reply"""
 BYTES_AT_MOST = 256 * 1_024
-"""of facts in a reply; the last may exceed it"""
+"""bytes of facts in a reply; the last fact may exceed it"""
 REQUESTS_AT_ONCE = 64
 REQUESTS_OF_A_NODE = 16
-"""answered at once, so that no node keeps others waiting"""
+"""requests of a node that are answered at the same time, so that no node keeps others waiting"""
 WAITING_OF_A_NODE = 256
 """requests that may wait; more are dropped, and the agent asks again"""
 TIMEOUT_S = 2.0
@@ -78,8 +78,8 @@ class OlderFacts(Message, frozen=True, kw_only=True):
 
     rows: tuple[Row, ...]
     upto: WholeNumber
-    """these are all up to this sequence; where it is not above the one asked after, the archive has no
-    more"""
+    """the rows are all facts about the node up to this sequence; if it is not above the one asked after, the
+    archive has no more"""
 
 
 class Place(Message, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ class Place(Message, frozen=True, kw_only=True):
     first: WholeNumber
     last: WholeNumber
     newest: WholeNumber
-    """of the facts about the node; 0: there is none"""
+    """sequence of the newest fact about the node; 0: there is none"""
 
 
 class ReadValue(Message, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ class PatchedClient(Client):
 
         The library first waits until all of it is sent, and only then looks for another server. Where the
         lost server reads nothing, or its cable is cut, that takes until the system gives the connection up,
-        after a quarter of an hour. Those who wait for a flush it leaves waiting.
+        after a quarter of an hour. Tasks that wait for a flush go on waiting.
         """
         self.drop()
         for pong in self._pongs:

@@ -31,7 +31,7 @@ def test_work_that_does_not_end_is_owed(watched: Watched) -> None:
     watched.progress.begin(1, "Learn")
     assert not watched.after(LIMIT_S)
     assert watched.after(1.0)
-    assert watched.progress.stalled() == "alive but idle: Learn is owed for 11 s"
+    assert watched.progress.stalled() == "alive but idle: Learn is outstanding for 11 s"
 
 
 def test_work_that_ends_is_not_owed(watched: Watched) -> None:
