@@ -56,7 +56,7 @@ def spread(name: str, times_s: Sequence[float]) -> list[Reading]:
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least this share of them does not exceed. Raises ValueError for none."""
+    """The smallest value that at least this share of `values` does not exceed. Raises ValueError for none."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")

@@ -13,7 +13,7 @@ from shared.runtime.bus.contract import Record
 
 COLUMNS = ("jobs", "CPU ms a job", "plans", "facts", "peak memory, MB")
 BYTES = 1 if sys.platform == "darwin" else 1024
-"""in the unit of `ru_maxrss`"""
+"""bytes in the unit of `ru_maxrss`"""
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ def growth(asked: Growth) -> Benchmark:
 
 
 def first_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
-    """The scenario with its first so many jobs."""
+    """The scenario with only its first `count` jobs."""
     match scenario.workload:
         case PoissonWorkload() as drawn:
             workload: WorkloadSource = msgspec.structs.replace(drawn, count=count)

@@ -54,7 +54,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulation(times: int = TIMES, runs: Sequence[tuple[str, str]] = RUNS) -> Benchmark:
-    """Run each of `runs` so many times; the cheapest counts."""
+    """Run each of `runs` `times` times; the cheapest counts."""
     simulate(load_scenario("tiny"))  # brings what is imported late
     cheapest = [(*one, min((_run(*one) for _ in range(times)), key=lambda run: run.cpu_s)) for one in runs]
     return Benchmark(

@@ -40,7 +40,7 @@ class BenchRun(msgspec.Struct, frozen=True):
 
 
 Measurement = Callable[[BenchRun], Benchmark | None]
-"""None: a signal ended it"""
+"""runs one benchmark; returns None if a signal ended it"""
 
 
 def _latency(run: BenchRun) -> Benchmark | None:

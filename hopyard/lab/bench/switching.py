@@ -144,7 +144,7 @@ class JobNode:
         return [(float(begin), float(end)) for begin, end in map(str.split, complete)]
 
     async def until(self, there: Callable[[], bool], name: str) -> None:
-        """Raises Failure."""
+        """Wait until `there` is true. Raises Failure."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 while not there():

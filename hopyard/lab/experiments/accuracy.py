@@ -39,13 +39,13 @@ LASTS_S = 600.0
 """about as long as each job runs"""
 COUNTS = (1, 2, 4, 8, 16)
 QUICK_COUNTS = (1, 4)
-"""on one node of `tiny` and on two"""
+"""GPU counts that fit one node of `tiny`, and two"""
 REPEATED = (1, 4, 8)
 REPEATS = 12
 REPEATED_MODELS = ("resnet18", "resnet50", "mobilenet-v2", "wav2vec2-base")
 """models with unstable loading"""
 NO_EVIDENCE: Overrides = {"evidence_observations": 1_000_000, "evidence_s": 1e8}
-"""which residuals are learnt from all the same"""
+"""with these settings the store's evidence never answers; residuals are learnt from it all the same"""
 ALONE: Overrides = {**NO_EVIDENCE, "equations_as_printed": "residuals"}
 
 

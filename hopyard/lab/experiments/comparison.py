@@ -32,7 +32,7 @@ HOUR_S = 3600.0
 HEADINGS = tuple(measure.heading for measure in HEADLINE)
 JCT_H = "JCT, hours"
 FAR = 30
-"""times the median"""
+"""an axis is logarithmic if the largest value is above this many medians"""
 LISTED_AT_MOST = 1000
 """jobs in a list of them"""
 OVER_BOUND = tuple(Measure(measure.metric, f"{measure.title} over its bound") for measure in headroom.BOUNDED)
@@ -94,7 +94,7 @@ def compared(finished: Sequence[Finished], reported: paper.Reported, source: str
 
 
 def by_rule(finished: Sequence[Finished], reported: paper.Reported, source: str) -> Iterator[Part]:
-    """The same for the rules of one policy's queue: without measures in which only policies differ."""
+    """As `compared`, for the rules of one policy's queue: without measures in which only policies differ."""
     outcomes = arms_of(finished)
     yield "## The rules side by side"
     yield _conditions(finished)

@@ -64,7 +64,7 @@ def _cells(outcomes: Sequence[Simulated]) -> Iterator[str]:
 
 
 def _means(outcomes: Sequence[Simulated], layer: str, *, spread: bool) -> list[float]:
-    """One a seed that has any."""
+    """The mean error of each seed that has executions."""
     found = (_errors(one, layer, spread=spread) for one in outcomes)
     return [fsum(errors) / len(errors) for errors in found if errors]
 

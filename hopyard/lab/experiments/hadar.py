@@ -65,7 +65,7 @@ STATEMENTS = (
     Statement("TTD over the largest JCT of M-5 on AWS under Gavel, s", 1.0, 4200.0, 3159.0),
 )
 PAPER_GPU_HOURS = 40.0 * 60 / 480
-"""of a job, at most: all GPUs busy for all of the printed time"""
+"""GPU-hours of a job on average, at most: all GPUs busy for all of the printed time"""
 
 
 def cases(options: Options) -> Iterator[Case]:

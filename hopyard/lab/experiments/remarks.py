@@ -23,7 +23,7 @@ from shared.domain.policy_names import parted
 RIGID = "rigid_demand"
 """the option of policies that give a job one GPU count"""
 NOTES_SHOWN = 3
-"""of an arm, the most frequent"""
+"""notes of an arm that are shown, the most frequent first"""
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -65,7 +65,7 @@ def _case(options: Options, group: str, at: float, jobs: int, gpus: int) -> Iter
 
 
 def crowded(scenario: ScenarioFile, jobs: int, gpus: int, seed: int) -> ScenarioFile:
-    """So many of the scenario's jobs, all there from the start, on its cluster scaled to about `gpus`."""
+    """`jobs` of the scenario's jobs, all there from the start, on its cluster scaled to about `gpus`."""
     cluster = scaled(cluster_of(scenario), gpus)
     workload = scenario.workload
     if isinstance(workload, PoissonWorkload):

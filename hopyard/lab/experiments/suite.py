@@ -56,11 +56,11 @@ class Findings(msgspec.Struct, frozen=True):
 class Performed(msgspec.Struct, frozen=True, kw_only=True):
     written: Written
     paths: Sequence[Path]
-    """of the report, what a reader opens first before the others"""
+    """files of the report; those that a reader opens first come first"""
     finished: Sequence[Finished]
     """the simulations"""
     printed: Sequence[Part] = ()
-    """of the report, what a terminal shows"""
+    """parts of the report that a terminal shows"""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,9 +72,9 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     report: Callable[[Options, Sequence[tuple[Case, TrialRun]]], Findings]
     seeds: int = 5
     serial: bool = False
-    """it measures seconds of the machine, so its runs must not share it"""
+    """runs are timed, so they must not share the machine"""
     prints: bool = False
-    """its report is what it says on a terminal"""
+    """a terminal shows the whole report"""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

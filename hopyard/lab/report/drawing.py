@@ -15,15 +15,15 @@ WIDTH, HEIGHT = 8.6, 3.6
 DPI = 150
 
 LEGEND_LETTERS = 114
-"""in one line"""
+"""letters in one line of a legend"""
 LEGEND_PAD = 0.9 * 9.5 / 72
 """inches around a legend: 0.9 of the size of its letters"""
 CROWDED = 60.0
 """ratio of the ends of a logarithmic axis above which only decades are named"""
 DECADES = 4
-"""of a crowded axis, that are named"""
+"""decades that are named on a crowded axis"""
 APART = 0.1
-"""of a logarithmic axis: how far two named places are apart at least"""
+"""share of a logarithmic axis by which two named places are apart at least"""
 
 COLOURS = {
     "hops": "#0072B2", "lr": "#0072B2",
@@ -41,7 +41,7 @@ COLOURS = {
 }  # fmt: skip
 """Okabe and Ito's colours, and a few of Tol's where those end"""
 OTHERS = ("#44AA99", "#999933", "#661100", "#6699CC", "#DDCC77", "#AA4499")
-"""of policies that were not known here, in alphabetical order"""
+"""colours of policies that are not listed above, in alphabetical order"""
 DASHES = ("-", (0, (5, 1.4)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)))
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
@@ -113,7 +113,7 @@ def apart(ticks: Sequence[float]) -> list[float]:
 
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Above all panels, which share their arms, and from where the first of them begins."""
+    """Put a legend above all panels, which share their arms, from where the first panel begins."""
     found = {
         label: handle
         for axis in panels

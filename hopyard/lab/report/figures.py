@@ -14,7 +14,7 @@ from hopyard.lab.runs.trials import Simulated
 
 OfRun = Callable[[Simulated], float | None]
 BETTER = "better JCT, %"
-"""of all jobs of all seeds, those that end sooner than under the first arm"""
+"""share of all jobs of all seeds that end sooner than under the first arm"""
 
 
 def named(group: str, arm: str, heading: str, found: Summary, at: float | None = None) -> Figure:
@@ -38,12 +38,12 @@ def mean_of(outcomes: Sequence[Simulated], measured: OfRun) -> Summary | None:
 
 
 def seed_by_seed(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
-    """Mine less the others', of seeds that have both."""
+    """The difference seed by seed: mine less the others', of seeds that have both."""
     return _combined(mine, others, measured, sub)
 
 
 def over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
-    """Mine divided by the others'; where either is 0 there is none."""
+    """The quotient seed by seed: mine over the others', of seeds where both are there and not 0."""
     return _combined(mine, others, measured, lambda value, other: value / other if value and other else None)
 
 

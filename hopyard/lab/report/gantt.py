@@ -18,7 +18,7 @@ WIDTH, LEFT, RIGHT = 1000.0, 96.0, 8.0
 TITLE, AXIS = 24.0, 30.0
 """heights above and below the rows of an arm"""
 TALL = (140.0, 3.0, 400.0)
-"""the rows of an arm: at least, a GPU, at most"""
+"""height of an arm's rows: at least, per GPU, at most"""
 LETTER, LINE = 5.6, 10.0
 """width and height of what a name is written with"""
 TICKS = 8

@@ -32,7 +32,7 @@ STEPS = 600
 PIXELS = 1300
 """columns of a Gantt picture"""
 ASIDE = 0.015
-"""of the axis: how far the intervals of two arms at one place stand apart"""
+"""share of the axis by which the intervals of two arms at one place stand apart"""
 GAP = 0.7
 """between two groups of bars, in places"""
 TEAMS = ("#4E79A7", "#A0CBE8", "#F28E2B", "#FFBE7D", "#59A14F", "#8CD17D", "#B6992D", "#F1CE63",

@@ -66,7 +66,7 @@ def _tables(table: Table) -> Iterator[RenderableType]:
 
 
 def _plain(text: str) -> str:
-    """Without the marks of Markdown."""
+    """The text without the marks of Markdown."""
     return text.replace("*", "").replace("`", "")
 
 

@@ -36,7 +36,7 @@ class Paired(Message, frozen=True, kw_only=True):
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Raises ValueError for none."""
+    """Mean and interval. Raises ValueError if there are no values."""
     if not values:
         raise ValueError("no values")
     mean = math.fsum(values) / len(values)
@@ -49,7 +49,7 @@ def summary(values: Sequence[float]) -> Summary:
 
 @cache
 def student_quantile(freedom: int) -> float:
-    """The t that |T| stays below with probability `CONFIDENCE`, T with so many degrees of freedom.
+    """The t that |T| stays below with probability `CONFIDENCE`, T with `freedom` degrees of freedom.
 
     By halving the angle θ = arctan(t / √freedom), of which the probability is a finite sum.
     """

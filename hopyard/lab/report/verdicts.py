@@ -126,7 +126,7 @@ def in_short(found: Sequence[Verdict]) -> str:
     parts = [f"{arm} is best in {_listed(measures, 'and')}" for arm, measures in best.items()]
     if open_ones:
         parts.append(
-            f"{'undecided are' if parts else 'nobody is best for sure in'} {_listed(open_ones, 'and')}"
+            f"{'undecided are' if parts else 'no policy is best for sure in'} {_listed(open_ones, 'and')}"
         )
     return "; ".join(parts)
 

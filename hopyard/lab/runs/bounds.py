@@ -36,10 +36,10 @@ import numpy as np
 from shared.domain.arrays import Floats, Ints
 
 COLUMNS_ABOUT = 100_000
-"""with more jobs intervals are longer, which loosens a bound and leaves it one"""
+"""variables of a program, about; with more jobs intervals are longer, and a bound looser but valid"""
 INTERVALS = range(4, 49)
 OFFERS_AT_MOST = 200_000
-"""of all jobs; with more the programs take longer than the simulations"""
+"""places of all jobs; with more, the programs take longer than the simulations"""
 BEYOND = 1.05
 """times the bound on the makespan: from there on the intervals of the mean JCT have no limit"""
 
@@ -51,7 +51,7 @@ class Offer(msgspec.Struct, frozen=True):
     """GPU type: a position in the stock"""
     gpus: int
     seconds: float
-    """for all of the job's work"""
+    """seconds for all of the job's work"""
 
     @property
     def gpu_s(self) -> float:
@@ -95,7 +95,7 @@ def makespan_s(works: Sequence[Work], stock: Sequence[int]) -> float:
 
 
 def mean_jct_s(works: Sequence[Work], stock: Sequence[int]) -> float:
-    """Seconds. Needs a job. Raises Unsolved."""
+    """A bound on the mean JCT, in seconds. Needs a job. Raises Unsolved."""
     arrivals = np.array([work.arrives_at for work in works])
     shortest = np.array([work.shortest_s for work in works])
     span_s, count = BEYOND * makespan_s(works, stock), _intervals(works)
@@ -118,7 +118,7 @@ def mean_jct_s(works: Sequence[Work], stock: Sequence[int]) -> float:
 
 
 def efficient(offers: Sequence[Offer]) -> tuple[Offer, ...]:
-    """Without those that others of the type, taken in turns, beat in seconds and in GPU-seconds."""
+    """The offers without those that others of the type, taken in turns, beat in seconds and GPU-seconds."""
     kept: list[Offer] = []
     by_kind = sorted(offers, key=lambda offer: (offer.kind, offer.gpu_s, offer.seconds))
     for _, group in groupby(by_kind, lambda offer: offer.kind):
@@ -179,7 +179,7 @@ class _Limit(msgspec.Struct, frozen=True):
     room: Floats
     """by row"""
     unit: Floats
-    """by row: of how much each second of its interval is worth"""
+    """by row: what each second of its interval adds to its room"""
     in_last: Ints
     """by row: whether it is one of the last interval"""
 
@@ -235,7 +235,7 @@ class _Program:
         self._high.append(high)
 
     def minimum(self) -> float:
-        """Raises Unsolved."""
+        """The objective at the optimum. Raises Unsolved."""
         highs = highspy.Highs()
         for name, chosen in (("output_flag", False), ("threads", 1), ("solver", "ipm"), ("random_seed", 1)):
             highs.setOptionValue(name, chosen)

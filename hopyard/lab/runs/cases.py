@@ -35,7 +35,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 BOUND = "(bound)"
-"""in place of an arm"""
+"""the arm of runs that compute bounds"""
 
 
 def with_bounds(cases: Iterable[Case]) -> Iterator[Case]:

@@ -16,9 +16,9 @@ from shared.domain.ledger.records import PlanRecord
 from shared.domain.metrics.curves import busy_gpus_curve, throughput_curve
 
 CURVE_STEP_S = 10.0
-"""as the paper samples its figure 11"""
+"""seconds between samples of a curve, as in the paper's figure 11"""
 NOTES_AT_MOST = 100
-"""texts"""
+"""different notes that an outcome keeps"""
 
 
 def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[Violation]) -> Simulated:

@@ -23,7 +23,7 @@ from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 
 LIMIT_S = 6 * 3600.0
-"""for one run, of the wall clock"""
+"""seconds of the wall clock for one run"""
 STDERR_LIMIT = 2_000
 """characters of a failed run's last words"""
 
@@ -140,7 +140,7 @@ class _Progress:
         self._ticker = ticker
 
     def show(self, path: Path, share: float) -> None:
-        """Called when it begins, too."""
+        """Show the share of a run that is done; called when the run begins, too."""
         self._begun.add(path)
         self._shares[path] = share
         total = len(self._shares)

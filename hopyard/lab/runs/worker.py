@@ -46,7 +46,7 @@ def _printed() -> Watch:
 
 
 def performed(trial: Trial, events_file: Path | None = None, watch: Watch | None = None) -> Outcome:
-    """`events_file`: where a simulation's event log shall go; `watch`: who is shown how far it is."""
+    """`events_file`: where a simulation's event log is written; `watch`: called with the progress."""
     match trial:
         case Simulation():
             return _simulate(trial, events_file, watch)

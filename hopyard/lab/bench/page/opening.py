@@ -161,7 +161,7 @@ return times;
 
 
 def updates(driver: Chrome) -> list[tuple[float, float]]:
-    """How long each update took to draw, and when it was done; milliseconds."""
+    """How long each update took to draw, and when it was drawn; milliseconds."""
     return [(float(took), float(end)) for took, end in js(driver, UPDATES)]
 
 

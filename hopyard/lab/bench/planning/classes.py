@@ -52,11 +52,11 @@ class Classes(msgspec.Struct, frozen=True, kw_only=True):
     first_seed: int = FIRST_SEED
     gap: float = 0.01
     limit_s: float = 60.0
-    """for each solve"""
+    """CPU seconds for each solve"""
     backends: Sequence[str]
-    """the direct ones"""
+    """the direct back ends"""
     patience: float = PATIENCE
-    """a direct back end may take so many times as long as ours"""
+    """a direct back end may take this many times as long as ours"""
 
 
 class InstanceOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ def _outcome(name: str, seed: int, data: Path, say: Say, asked: Classes) -> Inst
 
 
 def _direct(file: Path, limit_s: float, asked: Classes) -> dict[str, Attempt | None]:
-    """None has longer than the fastest before it."""
+    """Attempts by back end; no back end has longer than the fastest before it."""
     found: dict[str, Attempt | None] = {}
     for backend in asked.backends:
         attempt = found[backend] = run_attempt(file, backend, asked.gap, limit_s)
@@ -153,7 +153,7 @@ def _compared(
 
 
 def _ahead(direct: Attempt, ours: Attempt) -> float:
-    """The most that its plan was worth beside ours at one moment, until ours was certified."""
+    """The largest ratio of the direct plan's objective to ours at a moment, until ours was certified."""
     return max(
         (
             step.objective / ours.objective_at(step.seconds)

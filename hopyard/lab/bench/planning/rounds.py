@@ -35,7 +35,7 @@ def opening(scene: Scene) -> tuple[View, list[tuple[ViewJob, ...]]]:
 
 
 def after(view: View, decision: Decision, rounds: int, come: Sequence[ViewJob]) -> View:
-    """What a policy sees so many rounds after it decided; jobs that are done are gone."""
+    """What a policy sees `rounds` rounds after it decided; jobs that are done are gone."""
     passed_s = rounds * view.round_s
     at, chosen = view.at + passed_s, {choice.job_id: choice for choice in decision.choices}
     types = {node.node_id: node.gpu_type for node in view.nodes}

@@ -44,7 +44,7 @@ class Trials(msgspec.Struct, frozen=True, kw_only=True):
     sizes: Sequence[int] = ()
     """GPUs; none: the usual ones"""
     instances: int = 1
-    """problems of every size and kind; of saved problems, the largest so many files"""
+    """problems of every size and kind; of saved problems, this many files, the largest"""
     deadline_s: float = 20.0
     """CPU seconds for each solve"""
     gap: float = 0.01
@@ -64,7 +64,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def solver(data: Path, say: Say, asked: Trials) -> Benchmark:
-    """Raises InvalidFile for a saved problem that is none."""
+    """Raises InvalidFile for a file that is not a saved problem."""
     rows = [_row(group, problem, data / "problem.json", say, asked) for group, problem in _problems(asked)]
     grouped = [(group, list(of_group)) for group, of_group in groupby(rows, key=lambda row: row.group)]
     return Benchmark(

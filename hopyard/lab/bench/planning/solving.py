@@ -32,7 +32,7 @@ from services.planner.solver.search import Search, drive, finished
 MEMORY_AT_MOST = 8 * 1024**3
 """bytes of address space; a solver that needs more fails, and not the machine"""
 SLOWEST = 20.0
-"""a solve may take so many times its CPU seconds by the clock, on a busy machine"""
+"""a solve may take this many times its CPU seconds by the clock, on a busy machine"""
 LOADING_S = 60.0
 """seconds of the clock besides the solve: start of the process, imports, reading"""
 WATCHED_S = 0.005
@@ -63,12 +63,12 @@ class Attempt(Message, frozen=True, kw_only=True):
     """steps of progress in order; the last is the result"""
 
     def objective_at(self, seconds: float) -> float:
-        """The best objective known by then; 0 before the first plan."""
+        """The best objective known after `seconds`; 0 before the first plan."""
         return max((step.objective for step in self.steps if step.seconds <= seconds), default=0.0)
 
 
 def run_attempt(file: Path, backend: str, gap: float, limit_s: float) -> Attempt | None:
-    """The last step; None if the solve failed, mostly for want of memory."""
+    """The attempt; None if the solve failed, mostly for want of memory."""
     words = [sys.executable, "-P", "-m", __name__, str(file), backend, str(gap), str(limit_s)]
     longest_s = SLOWEST * limit_s + LOADING_S
     try:

@@ -20,9 +20,9 @@ from shared.domain.arrays import Floats
 
 Random = np.random.Generator
 Weights = Callable[[Random, int], Floats]
-"""weights of so many jobs"""
+"""draws the weights of a number of jobs"""
 Demand = Callable[[Random], Sequence[int]]
-"""the GPU counts that one job may have"""
+"""draws the GPU counts that one job may have"""
 
 THRESHOLD = 1.4
 """sensitivity above which a job is spread only where no node has room for it"""
@@ -80,7 +80,7 @@ def two_tier(random: Random, jobs: int) -> Floats:
 
 
 def one_huge(random: Random, jobs: int) -> Floats:
-    """The first job is worth about as much as all others."""
+    """The first job weighs about as much as forty others."""
     weights = random.uniform(0.5, 1.5, jobs)
     weights[0] = 40.0
     return weights

@@ -17,14 +17,14 @@ from hopyard.lab.bench.stack.submissions import SubmissionTimes, accepting_jobs
 from hopyard.local.processes import Say
 
 SLICES = 8
-"""for each of `times`"""
+"""slices of a measurement, for each of `times`"""
 JOBS = 100
 FACTS = 300
 ONE_BY_ONE = 20
-"""in a slice"""
+"""in a slice: jobs, facts at once, and facts one by one"""
 P50, P99 = 0.5, 0.99
 MAKERS: Sequence[Callable[[Path], Guard]] = (with_tokens, with_accounts, with_tls)
-"""no API starts without tokens"""
+"""guards to compare; all have tokens, since no API starts without"""
 
 
 class Turn(NamedTuple):
@@ -67,7 +67,7 @@ async def access(data: Path, say: Say, *, scale: float, times: int) -> Benchmark
 
 
 def rows(rounds: Sequence[Sequence[Turn]], amounts: Amounts) -> Iterator[tuple[str | float | None, ...]]:
-    """`rounds`: in each a turn of every guard, in the same order."""
+    """`rounds`: each has a turn of every guard, in the same order."""
     for what, unit, figure in figures(amounts):
         base, *others = zip(*([figure(turn) for turn in turns] for turns in rounds), strict=True)
         ratios = [median(a / b for a, b in zip(other, base, strict=True) if b) for other in others]

@@ -21,18 +21,18 @@ from shared.runtime.bus.contract import Facts, Record
 FACTS = 5_000
 ONE_BY_ONE = 300
 PUBLISHER, READER = "admission", "monitor"
-"""whose accounts: the fact is admission's to tell"""
+"""services whose accounts publish and read: only admission may publish this fact"""
 
 
 class Dispatched(NamedTuple):
     stored_s: float
-    """until all facts were stored"""
+    """seconds until all facts were stored"""
     read_s: float
-    """until all were read"""
+    """seconds until all facts were read"""
     cpu_s: float
-    """of NATS and of this process, for all of them"""
+    """CPU seconds of NATS and of this process, for all these facts"""
     times_s: list[float]
-    """of one fact at a time, published to read"""
+    """seconds from publishing to reading, for facts one by one"""
 
 
 async def dispatch(data: Path, facts: int = FACTS, one_by_one: int = ONE_BY_ONE) -> Benchmark:
@@ -55,7 +55,7 @@ async def dispatched(data: Path, facts: int, one_by_one: int, guard: Guard) -> D
 
 @asynccontextmanager
 async def dispatching(data: Path, guard: Guard) -> AsyncIterator[Callable[[int, int], Awaitable[Dispatched]]]:
-    """A function that publishes and reads so many facts at once, and so many one by one."""
+    """A function that publishes and reads a number of facts at once, and a number of them one by one."""
     async with (
         nats_server(data / "nats", guard=guard) as server,
         bus_to(server, settings=guard.settings(server.url, PUBLISHER)) as publisher,

@@ -63,7 +63,7 @@ def with_accounts(data: Path) -> Guard:
 
 
 def with_tls(data: Path) -> Guard:
-    """The same, and NATS speaks TLS. Raises Failure where there is nothing that makes a certificate."""
+    """As `with_accounts`, and NATS speaks TLS. Raises Failure if no program here makes a certificate."""
     if shutil.which(OPENSSL) is None:
         raise Failure(f"TLS is measured where there is {OPENSSL}, which makes the certificate")
     guard = with_accounts(data)

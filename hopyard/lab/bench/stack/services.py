@@ -45,7 +45,7 @@ async def nats_server(
 async def bus_to(
     server: NatsServer, name: str = "bench", settings: Settings | None = None
 ) -> AsyncIterator[JetStreamBus]:
-    """`settings`: of a server that lets in only whom it knows."""
+    """`settings`: those for a server that asks for accounts."""
     there = settings or Settings(nats_url=server.url)
     bus = await JetStreamBus.connect(there, name, timeout_s=CONNECT_LIMIT_S)
     try:

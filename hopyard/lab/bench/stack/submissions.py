@@ -39,10 +39,10 @@ class SubmissionTimes(NamedTuple):
 
     jobs: int
     times_s: list[float]
-    """until the answer, of each"""
+    """seconds to the answer, for each job"""
     took_s: float
     cpu_s: float
-    """of NATS, the services and the client"""
+    """CPU seconds of NATS, the services and the client"""
 
 
 async def submissions(data: Path, jobs: int = JOBS) -> Benchmark:
@@ -63,7 +63,7 @@ async def submit_and_time(data: Path, jobs: int, guard: Guard) -> SubmissionTime
 async def accepting_jobs(
     data: Path, guard: Guard
 ) -> AsyncIterator[Callable[[int], Awaitable[SubmissionTimes]]]:
-    """A function that submits so many jobs and times them; at the end the stream must have all of them."""
+    """A function that submits a number of jobs and times them; at the end the stream must have them all."""
     spec = StackSpec(data=data, cluster=load_cluster(CLUSTER), clock_origin=time.time())
     numbers = itertools.count()
     async with nats_server(data / "nats", guard=guard) as server, _services(spec, server, guard) as lives:

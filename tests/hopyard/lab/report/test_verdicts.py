@@ -59,7 +59,7 @@ def test_runs_that_are_the_same_do_not_differ() -> None:
 def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
     found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
     assert in_short(found).startswith("hops is best in mean JCT; undecided are makespan, ")
-    assert in_short(found[:1]) == "nobody is best for sure in makespan"
+    assert in_short(found[:1]) == "no policy is best for sure in makespan"
 
 
 def test_a_policy_alone_is_not_judged() -> None:
@@ -100,6 +100,12 @@ def test_the_screen_has_table_verdict_and_warning_within_80_columns() -> None:
     assert "no scheduler could beat" in text
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert text.startswith("Side by side: tiny, 2 seeds; mean ± half of the 95 % interval\n")
-    wanted = ("mean JCT, h", "23.5 ± 248 ?", "Nobody is best for sure in", "Try --seeds 5.", "of 8 jobs list")
+    wanted = (
+        "mean JCT, h",
+        "23.5 ± 248 ?",
+        "No policy is best for sure in",
+        "Try --seeds 5.",
+        "of 8 jobs list",
+    )
     for said in wanted:
         assert said in text
