@@ -63,4 +63,4 @@ class Stack(Protocol):
 
 
 Disturbance = Callable[[Stack], Awaitable[None]]
-"""runs beside the stack"""
+"""disturbs a stack while it runs"""

@@ -65,7 +65,7 @@ def modelled(one: Measurement, known: Catalogue) -> float:
 
 
 def typical_factor(rows: Iterable[Compared]) -> float:
-    """The factor by which ours is off, in either direction: geometric mean."""
+    """The factor by which the catalogue is off, in either direction: geometric mean."""
     return exp(fmean(abs(log(one.ratio)) for one in rows))
 
 
@@ -75,9 +75,9 @@ def mean_ratio(rows: Iterable[Compared]) -> float:
 
 
 def ranked_alike(rows: Sequence[Compared]) -> tuple[int, int]:
-    """Pairs of GPU types that ours ranks as measured, and pairs: of one model and batch in one table.
+    """The number of pairs of GPU types that the catalogue ranks as measured, and the number of all pairs.
 
-    Two that were measured within a tenth of one another have no rank.
+    A pair is of one model and batch in one table. Types measured within a tenth of one another are no pair.
     """
     alike = pairs = 0
     for index, one in enumerate(rows):

@@ -41,7 +41,7 @@ def _throughput(model: Model, group: NodeGroup, catalogue: Catalogue) -> float:
 
 
 def throughput(model: Model, gpu: Gpu, server: Server, dataset: Dataset, *, gpus: int) -> float:
-    """Samples/s of one GPU that has its share of a server with so many."""
+    """Samples/s of one GPU that has its share of a server with `gpus` GPUs."""
     times = compute(model, gpu, model.batch, server.speed)
     data = loading(dataset, server, batch=model.batch, gpus=gpus, step_s=times.total_s, speed=server.speed)
     hit_s = iteration_s(model.pattern, data.hit_s, times)

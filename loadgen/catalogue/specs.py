@@ -20,7 +20,7 @@ class UnknownWorkload(LookupError):
 
 
 class Catalogue(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """Compared by identity, so that what is computed from one can be kept: ask `catalogue_with` for it."""
+    """Compared by identity, so that results computed from it can be cached; `catalogue_with` makes it."""
 
     models: dict[tuple[str, str], Model]
     """models by name and data set"""

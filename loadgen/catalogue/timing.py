@@ -15,13 +15,13 @@ from schemas.catalogue import Dataset, Gpu, Model, Server
 TRAFFIC = 2.0
 """bytes that a forward pass moves per byte of activations it keeps: each is written once and read once"""
 MEMORY_SHARE = 0.8
-"""of the nominal memory bandwidth that streaming kernels reach"""
+"""share of the nominal memory bandwidth that streaming kernels reach"""
 LAUNCH_S = 7e-6
 """host time of one eager kernel launch, forward, on a core of speed 1"""
 BACKWARD_LAUNCHES = 1.4
 """host time of the backward pass in units of the forward pass: more kernels, cheaper to launch"""
 CONTEXT_BYTES = 0.7e9
-"""CUDA context, cuDNN workspace, fragmentation"""
+"""bytes of a process beside its model: CUDA context, cuDNN workspace, fragmentation"""
 OPTIMIZER = {"sgd": (12.0, 20.0), "adam": (16.0, 28.0), "adamw": (16.0, 28.0)}
 """bytes per parameter: kept (weights, gradients, moments), and moved by one update"""
 UPDATE_FIXED_S = 4e-4

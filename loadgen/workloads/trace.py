@@ -51,7 +51,7 @@ class Trace(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many were taken: all, since a malformed one refuses the file."""
+        """Number of rows that were taken: all, since the file is refused if a row is malformed."""
         return len(self.jobs)
 
 
@@ -152,7 +152,7 @@ def _assigned(
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
-    """By what public traces call models, or by the name of the catalogue."""
+    """The entry of the mix that a job's model means, by its name in public traces or in the catalogue."""
     named_so = hints().get(job.model or "")
     if named_so:
         return mix.entry(*named_so)

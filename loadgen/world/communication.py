@@ -26,7 +26,7 @@ HALF_SPEED_BYTES = 1.5e6
 SOCKETS_SHARE = 0.88
 """share of its bandwidth that a ring keeps when it crosses the link between two sockets"""
 SHORT_LATENCY, SHORT_BANDWIDTH = 0.3, 0.8
-"""of the protocol for short messages, as shares of the other protocol's"""
+"""latency and bandwidth of the protocol for short messages, as shares of the other protocol's"""
 RIVALS_SHARE = 0.35
 """share of a network card's bandwidth that other jobs on the same server take at most"""
 

@@ -35,9 +35,9 @@ class Exchange(msgspec.Struct, frozen=True):
 
     seconds: float
     tail: float
-    """share of it that overlaps with no computation: the last bucket"""
+    """share of the exchange that overlaps with no computation: the last bucket"""
     head: float
-    """share of the backward pass that is over before it begins"""
+    """share of the backward pass that is over before the exchange begins"""
     slowed: float
     """share of the time of overlap by which the backward pass is longer"""
 
@@ -80,7 +80,7 @@ class DrawnRounds(msgspec.Struct, frozen=True):
     """Rows are processes, columns rounds; seconds."""
 
     data_s: Vector
-    """of a process's first task"""
+    """data time of a process's first task"""
     wait_s: Vector
     round_s: Vector
     """one number a round"""
@@ -95,7 +95,7 @@ def draw_rounds(
     *,
     inputs: float = 0.0,
 ) -> DrawnRounds:
-    """`tasks`: of one round, by process."""
+    """`tasks`: number of tasks in one round, by process."""
     parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
     slowest_s = busy_s.max(axis=1)
     return DrawnRounds(
@@ -113,7 +113,7 @@ def draw_busy(
     *,
     inputs: float = 0.0,
 ) -> Vector:
-    """Seconds that each process computes in a round; rows are rounds. `tasks`: of one round, by process."""
+    """Seconds that each process computes in a round; rows are rounds. `tasks`: as in `draw_rounds`."""
     parts, busy_s = _busy(timing, tasks, rounds, random, inputs)
     return busy_s * parts.step_noise[:: max(tasks), np.newaxis]
 
@@ -137,7 +137,7 @@ class _Parts(msgspec.Struct, frozen=True):
     backward_s: Vector
     own_s: Vector
     step_noise: Vector
-    """what interrupts and the like make of an iteration, a factor; one an iteration"""
+    """factor on the time of each iteration, for interrupts and the like"""
 
 
 def _parts(

@@ -17,7 +17,7 @@ LAYOUTS = {
     8: {"job_type": 0, "total_steps": 5, "arrival": 6, "scale_factor": 7},
     7: {"job_type": 0, "total_steps": 4, "arrival": 5, "scale_factor": 6},
 }
-"""by number of columns: where what is needed stands"""
+"""positions of the columns that are read, by the number of columns"""
 
 _TYPE = re.compile(r"^(?P<model>[^()]+?)(?: \(batch size (?P<batch>\d+)\))?$")
 

@@ -22,7 +22,7 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
 
     line: int
     arrival_s: float
-    """on the trace's own clock"""
+    """seconds on the trace's own clock"""
     gpus: int
     duration_s: float | None = None
     samples: float | None = None
