@@ -33,9 +33,9 @@ class StackFile(Message, frozen=True, kw_only=True):
     api_url: str
     nats_url: str
     pid: int
-    """of `hopyard up` itself"""
+    """process id of `hopyard up` itself"""
     pids: dict[str, int]
-    """of the services, by name"""
+    """process ids of the services, by name"""
     ports: dict[str, int]
     """web ports of the services, by name"""
     restarts: dict[str, int] = {}

@@ -41,7 +41,7 @@ _open_for = 0
 
 Stamp = tuple[int, int, int]
 Stamps = dict[str, Stamp | None]
-"""by path of the file; None: the file is gone"""
+"""stamps by path of the file; None: the file is gone"""
 
 
 class Forks(msgspec.Struct, frozen=True):

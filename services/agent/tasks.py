@@ -76,9 +76,9 @@ class GpusSeen(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the node's GPUs, by index: what is wrong, in words. Healthy unused GPUs are left out."""
 
     busy: dict[int, str]
-    """in use, also by workers of this agent"""
+    """GPUs in use, also by workers of this agent: by index, how they are used"""
     broken: dict[int, str]
-    """not to be used until they are repaired"""
+    """GPUs that must not be used until they are repaired: by index, what is wrong"""
 
 
 ALL_WELL = GpusSeen(busy={}, broken={})

@@ -34,9 +34,9 @@ MODELS = ("shapes", "spirals", "sums", "waves")
 ROUNDS = 100
 """turns of each job while all are resident"""
 WARM = 10
-"""rounds of each before measuring"""
+"""rounds of each job before measuring"""
 TASKS = 20
-"""rounds of a job before it gives way to the next, where there is one at a time"""
+"""rounds of a job before it gives way to the next, when jobs run one at a time"""
 LIMIT_S = 300.0
 LOOK_EVERY_S = 0.02
 NODE = Node(

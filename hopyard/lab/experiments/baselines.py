@@ -66,7 +66,7 @@ SETUPS: Mapping[str, Mapping[str, Setup]] = {
         "sia": Setup("sia-powers", {"round_s": 60.0}),
     },
 }
-"""by setting and policy"""
+"""the setup of each policy, by setting and policy"""
 
 READINGS: Mapping[str, Setup] = {
     "hops": Setup("hops+moving_cost_s=0"),

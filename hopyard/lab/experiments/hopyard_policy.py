@@ -32,7 +32,7 @@ HELD_OUT: Mapping[str, tuple[int, ...]] = {
     "helios-64": (1, 2, 3, 4, 5),
     "hops-512": (1, 2, 3, 4, 5),
 }
-"""the same, for the report"""
+"""seeds by scenario, on which the report compares"""
 
 ARMS: Mapping[str, Setup] = {
     "hopyard": Setup("hopyard"),

@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     """small, to see that everything works"""
     full: bool = False
-    """with what is left out because it costs most"""
+    """also make the costliest runs"""
 
     def about(self) -> dict[str, str]:
         """The options in words, for the report's foot."""

@@ -65,7 +65,7 @@ TABLES: Mapping[str, tuple[str, Reported]] = {
     "hops-64": ("Table 3", TABLE_3),
     "hops-512": ("Table 4", TABLE_4),
 }
-"""by scenario"""
+"""title and figures of the paper's table, by scenario"""
 
 PRIORITIES: Mapping[str, tuple[str, Reported]] = {
     "hops-512": ("Figure 13", {"lr": {"lr_max": 3.0}}),

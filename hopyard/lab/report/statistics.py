@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 class Summary(Message, frozen=True, kw_only=True):
     mean: float
     half_width: float | None
-    """of the 95 % interval; None for a single value"""
+    """half width of the 95 % interval; None for a single value"""
     std: float | None
     values: tuple[float, ...]
 

@@ -35,9 +35,9 @@ class Solving(Message, frozen=True, kw_only=True, tag="solving"):
     warm_rounds: int
     """rounds before the first of them"""
     budget_s: float
-    """for one solve, of the wall clock"""
+    """seconds of the wall clock for one solve"""
     options: dict[str, str] = {}
-    """of hops, as they are written"""
+    """options of `hops`, with values as they are written"""
     overrides: Overrides = {}
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Hold(Message, frozen=True, kw_only=True, array_like=True):
 class PointRow(Message, frozen=True, kw_only=True, array_like=True):
     at: float
     throughput: float
-    """of the cluster, in single-GPU means"""
+    """throughput of the cluster, in single-GPU means"""
     busy_gpus: float
 
 
@@ -136,7 +136,7 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     violations: tuple[str, ...]
     """rules of the audit that the event log breaks; there should be none"""
     gpu_types: tuple[str, ...]
-    """by GPU, as holds count them"""
+    """types by GPU, in the numbering of the holds"""
     plans: tuple[PlanRow, ...]
     executions: tuple[Execution, ...]
     holds: tuple[Hold, ...]

@@ -25,7 +25,7 @@ FATAL = {
     156: "a unit of it is to be retired",
     158: "timed out for good",
 }
-"""by Xid, in words"""
+"""what each Xid means, in words"""
 
 
 def fatal(code: int) -> str:

@@ -25,9 +25,9 @@ class TheoryTable(msgspec.Struct, frozen=True):
     kind: Whole
     """kind of each node"""
     gpu_types: list[GpuType]
-    """by kind"""
+    """GPU type of each kind"""
     paths: list[tuple[Path, ...]]
-    """by kind"""
+    """measured paths of each kind"""
     modules_index: Whole
     """by workload and kind; −1: theory knows nothing of it"""
     modules: list[Modules]

@@ -14,10 +14,10 @@ from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
 HEAD_LIMIT_S = 15.0
-"""from the begin of a connection, or its last answer, until the next request's head is here"""
+"""seconds from the start of a connection, or its last answer, until the next request's head is here"""
 BODY_LIMIT_S = 30.0
 WRITE_LIMIT_S = 60.0
-"""for each write, until the client has read all but what its connection buffers"""
+"""seconds for each write, until the client has read all but what its connection buffers"""
 CROWDED = 256
 CROWDED_SHARE = 0.25
 """share of the process's file descriptors"""

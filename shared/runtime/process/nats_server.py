@@ -53,11 +53,11 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: str
     number: int
-    """its own, from 0"""
+    """the server's own number, from 0"""
     ports: tuple[int, ...]
-    """where each listens for the others"""
+    """ports on which the servers listen for each other"""
     password: str
-    """by which they let each other in"""
+    """password with which the servers let each other in"""
 
     def plain(self) -> dict[str, object]:
         """As a server's configuration has it."""

@@ -24,7 +24,7 @@ SOON = "within 25 min, %"
 OURS: Mapping[bool, str] = {False: cases.OURS_OFFLINE, True: cases.OURS_ONLINE}
 """our policy, by whether jobs arrive over time"""
 REFERENCE: Mapping[str, str] = {WEIGHTED: cases.OURS_OFFLINE, MEAN: cases.OURS_ONLINE}
-"""by measure, the policy that others are compared with"""
+"""the policy that others are compared with, by measure"""
 
 
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
@@ -311,7 +311,7 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
         f"The paper (figure 23): at 300 jobs {printed.OVER_HLAS_300}; the gap to FIFO widens.",
     ),
 }
-"""by group"""
+"""functions that make the section of a group, by group"""
 COMPARED_BY: Mapping[str, str] = {
     **dict.fromkeys((cases.TESTBED, *cases.LEVELS.values()), WEIGHTED),
     **dict.fromkeys((*cases.MIXES.values(), cases.IN_ADVANCE), WEIGHTED),

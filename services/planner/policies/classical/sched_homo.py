@@ -49,7 +49,7 @@ class JobBatch(msgspec.Struct, frozen=True):
     until: float
     """cluster time at which its length has passed"""
     jobs: tuple[JobId, ...]
-    """by weight over GPU time"""
+    """in order of weight over GPU time"""
 
 
 NO_BATCH = JobBatch(0.0, 0.0, ())
@@ -76,10 +76,10 @@ class BatchStart(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[Choice, ...]
     """the running jobs, which all stay"""
     waiting: tuple[BatchJob, ...]
-    """by weight over GPU time"""
+    """in order of weight over GPU time"""
     batch: JobBatch
     places: tuple[tuple[JobId, Configuration], ...]
-    """of the jobs that start"""
+    """places of the jobs that start"""
 
 
 class SchedHomo:

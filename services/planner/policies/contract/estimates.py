@@ -153,7 +153,7 @@ class Remembered:
         self._throughput: Floats = np.empty(0)
         self._unsorted: list[tuple[Inquiry, Estimated]] = []
         self._rows = 0
-        """of the unsorted estimates"""
+        """number of rows of the unsorted estimates"""
 
     def learn(self, about: Inquiry, estimates: Estimated) -> None:
         self._unsorted.append((msgspec.structs.replace(about, which=NO_INTS), estimates))

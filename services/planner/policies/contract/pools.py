@@ -84,7 +84,7 @@ class PlaceBlocks(msgspec.Struct, frozen=True):
     node: Ints
     """by cell: position in the list of all nodes"""
     gpus: Ints
-    """by cell"""
+    """GPUs, by cell"""
 
 
 def joined(some: Sequence[PlaceBlocks]) -> PlaceBlocks:

@@ -44,7 +44,7 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     """samples/s, as estimated when it was planned"""
     layer: Layer
     share: float = 1.0
-    """of its GPUs' time, as planned"""
+    """share of its GPUs' time, as planned"""
     starting: bool = False
     """the job does not run there yet"""
 
@@ -130,12 +130,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start
     again), where no restart of its workload was measured"""
     restarts_s: dict[Fingerprint, dict[GpuType, float]] = {}
-    """the same as measured, by workload and GPU type"""
+    """seconds that a restart was measured to cost, by workload and GPU type"""
     switch_s: float = 0.0
     """seconds of running that a job loses when it starts where its processes stand by, where no such start of
     its workload was measured"""
     switches_s: dict[Fingerprint, dict[GpuType, float]] = {}
-    """the same as measured, by workload and GPU type"""
+    """seconds that such a start was measured to cost, by workload and GPU type"""
     apart: dict[JobId, Present] = {}
     """jobs that are not in `jobs` because they stay where they are; their GPUs do not count as idle"""
     lacking: dict[JobId, str] = {}

@@ -25,9 +25,9 @@ class Speeds:
         self.types = tuple(sorted(set(type_of)))
         self._wanted, self._estimates = wanted, estimates
         self._kinds: Ints = np.array([self.types.index(name) for name in type_of], dtype=np.int32)
-        """by node"""
+        """type of each node: its position in `types`"""
         self._kind: Ints = self._kinds[wanted.node[wanted.start[:-1]]]
-        """by configuration, of its first node"""
+        """type of each configuration's first node"""
         self._known = (estimates.throughput > 0) & ~self._mixed()
         self._split = np.diff(wanted.start) > 1
         whole, split = self._means(~self._split), self._means(self._split)

@@ -26,7 +26,7 @@ class Auction(msgspec.Struct, frozen=True, kw_only=True):
     """The input of the dynamic program."""
 
     jobs: Mapping[JobId, HadarJob]
-    """those of which some pace is known"""
+    """jobs of which some pace is known"""
     queue: Sequence[HadarJob]
     """the jobs whose places are decided, in the order of their turns"""
     offers: Mapping[JobId, Sequence[PricedPlace]]
@@ -35,6 +35,6 @@ class Auction(msgspec.Struct, frozen=True, kw_only=True):
     """the GPUs that are free when the round begins"""
     finder: Finder
     knapsack: Knapsack
-    """of the queue"""
+    """the bound for the queue, before any of its jobs is decided"""
     kept: Mapping[JobId, Present]
     """jobs that keep their place, and are not in the queue"""

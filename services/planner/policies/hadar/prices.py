@@ -29,9 +29,9 @@ class DualPrices(msgspec.Struct, frozen=True):
     """The prices of one GPU, by type."""
 
     low: tuple[float, ...]
-    """on a node without jobs"""
+    """price on a node without jobs"""
     high: tuple[float, ...]
-    """on a node whose GPUs are all in use"""
+    """price on a node whose GPUs are all in use"""
     horizon: int
     """T, in slots"""
 

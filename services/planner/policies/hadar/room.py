@@ -24,7 +24,7 @@ class Levels:
         self.position = {name: index for index, name in enumerate(self.names)}
         self.types: tuple[GpuType, ...] = tuple(sorted({node.gpu_type for node in nodes}))
         self.kind = [self.types.index(node.gpu_type) for node in nodes]
-        """of each node: the position of its type"""
+        """position of each node's type in `types`"""
         self.gpus = [0] * len(self.types)
         """GPUs of each type, free or not"""
         self.nodes = [self.kind.count(kind) for kind in range(len(self.types))]

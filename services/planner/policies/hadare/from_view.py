@@ -32,7 +32,7 @@ class CopySpeeds(msgspec.Struct, frozen=True):
     speed: Floats
     """samples/s; 0 where a copy cannot run, or nothing is known"""
     layer: Ints
-    """of each estimate: index into `LAYERS`"""
+    """index into `LAYERS`, of each estimate"""
 
     @property
     def guessed(self) -> Flags:

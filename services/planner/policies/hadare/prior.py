@@ -21,7 +21,7 @@ class Board(NamedTuple):
     tflops: float
     """peak TFLOP/s: in half precision on tensor cores if it has any, else in single precision"""
     gigabytes: float
-    """of memory"""
+    """GB of memory"""
     pcie: float
     """the paper's pcie_scaling: 1 for PCIe 3.0, and twice as much for each later version"""
 

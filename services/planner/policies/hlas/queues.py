@@ -63,11 +63,11 @@ class QueuePlace(msgspec.Struct, frozen=True, array_like=True):
         return self.asked_at < 0 or (rounds >= self.until and rounds > self.asked_at)
 
     def foreseeing(self, rounds: int, further: int) -> "QueuePlace":
-        """The same with `further` rounds predicted beyond the `rounds` that have run."""
+        """The same place with `further` rounds predicted beyond the `rounds` that have run."""
         return msgspec.structs.replace(self, until=rounds + further if further else 0, asked_at=rounds)
 
     def sized(self, rounds: int, yard: Yardstick, thresholds: Sequence[float], at: float) -> "QueuePlace":
-        """The same in the queue for its present size."""
+        """The job's place in the queue for its present size."""
         due = queue_of(max(rounds, self.until) * yard.round_s, thresholds) if rounds or self.until else 0
         return msgspec.structs.replace(self, queue=due, entered_at=at) if due > self.queue else self
 

@@ -23,7 +23,7 @@ class Arrangement(msgspec.Struct, frozen=True, kw_only=True):
 
     formed: Formed
     speeds: dict[str, dict[GpuType, float]]
-    """of all known workloads, as in `HlasMemory`"""
+    """speeds of all known workloads, as in `HlasMemory`"""
     queue: tuple[Contender, ...]
     """all jobs in order, with their groups and gangs"""
 

@@ -124,7 +124,7 @@ class ProgramPolicy(ABC):
         self._rules = PlaceRules(fills="fit" not in self._printed, wider="spread" not in self._printed)
         self._tie = 0.0 if "ties" in self._printed else TIE
         self._seen: Outlook | None = None
-        """of the last view: `decide` mostly gets the view that `wants` got before"""
+        """outlook of the last view: `decide` mostly gets the view that `wants` got before"""
 
     def wants(self, view: View) -> Configurations:
         return configurations_for(

@@ -60,7 +60,7 @@ class Picked(msgspec.Struct, frozen=True, kw_only=True):
     """The plan that a policy takes."""
 
     gangs: tuple[Gang | None, ...]
-    """by job; None: it gets no GPUs"""
+    """gangs by job; None: the job gets no GPUs"""
     mean_s: float = 0.0
     """the mean Λ, as estimated"""
     answers: Answers | None = None

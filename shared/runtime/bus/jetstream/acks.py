@@ -11,9 +11,9 @@ from shared.runtime.bus.jetstream.connection import Connection
 WRONG_LAST_SEQUENCE = 10071
 """JetStream's error code: the newest message of the subject is not the one that the header expects"""
 SEQUENCE_IN_DOUBT = 10164
-"""the same may be so: a cluster has not decided yet on another message with this expectation"""
+"""as `WRONG_LAST_SEQUENCE`, perhaps: a cluster has not decided yet on a message with the same expectation"""
 ID_IN_PROCESS = 10158
-"""a cluster has not decided yet on another message with this id"""
+"""error code: a cluster has not decided yet on another message with this id"""
 
 
 class ApiProblem(msgspec.Struct):

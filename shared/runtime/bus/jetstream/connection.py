@@ -40,7 +40,7 @@ CONNECT_TIMEOUT_S = 2
 PING_EVERY_S = 5
 """after two pings without an answer the connection counts as lost"""
 CLUSTER_PING_EVERY_S = 1
-"""the same where there is another server to go to"""
+"""`PING_EVERY_S` if there is another server to go to"""
 CLUSTER_CONNECT_TIMEOUT_S = 1
 CLUSTER_REQUEST_TIMEOUT_S = 2.0
 CLUSTER_CONFIRM_S = 1.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEADER = "Hopyard-LargeMessage"
 PART_ROOM_BYTES = 1_024
-"""of the largest message, left for headers"""
+"""bytes of the largest message that are left for headers"""
 PARTS_AT_ONCE = 4
 PARTS_AT_MOST = 1_024
 
