@@ -42,7 +42,7 @@ def _whole(named: Path) -> Path:
     """The path as it is, links not followed: an environment is recognised by the place of the link."""
     path = named.expanduser().absolute()
     if not os.access(path, os.X_OK) or path.is_dir():
-        raise Invalid(f"--python {named}: is no interpreter")
+        raise Invalid(f"--python {named}: is not an interpreter")
     return path
 
 

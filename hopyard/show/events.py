@@ -204,7 +204,7 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.PolicyChosen: lambda fact: f"policy {fact.policy} is set",
     facts.PlacementRefused: _refused,
     facts.NodeJoined: _joined,
-    facts.NodeLost: lambda _: "lost: its heartbeats stayed out",
+    facts.NodeLost: lambda _: "lost: no heartbeat came in time",
     facts.NodeReturned: lambda _: "is back",
     facts.NodeDrained: lambda fact: f"drains: {in_a_line(fact.reason) or 'nothing new starts there'}",
     facts.NodeRestored: lambda _: "is in use again",

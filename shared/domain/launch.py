@@ -24,7 +24,7 @@ OF_THE_AGENT = frozenset(
 PREFIXES_OF_THE_AGENT = ("HOPJOB_", "HOPYARD_")
 NO_NAME = "is no name of a variable: letters, digits and _, no digit first"
 KEPT = "the agent sets this variable, or keeps it from jobs"
-LINES = "holds a control character; what has lines goes into a file"
+LINES = "holds a control character; put text of several lines into a file"
 SHOWN = 40
 """how many characters of a refused text an error shows"""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)

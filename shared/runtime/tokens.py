@@ -95,7 +95,7 @@ class Keyring:
         if reason != self._reason_logged:
             import structlog  # noqa: PLC0415 - a command that sends its token need not wait for the import
 
-            structlog.get_logger().error("no token counts", file=str(self._path), reason=reason)
+            structlog.get_logger().error("no token is accepted", file=str(self._path), reason=reason)
             self._reason_logged = reason
 
 

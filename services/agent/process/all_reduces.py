@@ -34,7 +34,7 @@ def check_interpreter(host: Host) -> str:
     found = host.interpreter()
     if not found:
         raise NotTimed(
-            "no job has run here under the agent's account that could say which interpreter has torch"
+            "no job has run here under the agent's account, so it is not known which interpreter has torch"
         )
     return found
 

@@ -42,7 +42,9 @@ def check_folders(folders: Iterable[str]) -> None:
     """Raises ValueError for a folder whose name would be read as further options of an engine."""
     for folder in folders:
         if set(folder) & set(MARKS):
-            raise ValueError(f"{folder}: a container is given no folder with one of {MARKS} in its name")
+            raise ValueError(
+                f"{folder}: a folder with one of {MARKS} in its name cannot be mounted in a container"
+            )
 
 
 def write_environment(path: Path, variables: Mapping[str, str]) -> None:
@@ -54,7 +56,7 @@ def write_environment(path: Path, variables: Mapping[str, str]) -> None:
     if broken := next(
         (name for name, line in zip(variables, lines, strict=True) if set("\r\n") & set(line)), ""
     ):
-        raise ValueError(f"{broken}: a container is given no variable with more than one line")
+        raise ValueError(f"{broken}: a variable with more than one line cannot be passed to a container")
     path.touch(0o600)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

@@ -71,7 +71,7 @@ async def listening(path: Path, find: FindWorker) -> AsyncIterator[None]:
             await _listen(reader, writer, find)
         except ValueError as error:
             log.warning(
-                "a connection is closed: no rank of a worker, or no message of one", reason=str(error)
+                "a connection is closed: not a rank of a worker, or not a message of one", reason=str(error)
             )
         except OSError as error:
             log.debug("a rank has hung up", reason=str(error))
@@ -108,10 +108,10 @@ async def _listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fi
     async with asyncio.timeout(HELLO_LIMIT_S):
         hello = message_in(await reader.readline())
     if not isinstance(hello, Hello):
-        raise NotAMessage("the first line is no hello")
+        raise NotAMessage("the first line is not a hello")
     worker, connection, peer = find(hello.placement), Connection(writer), _peer(writer)
     if worker is None or not worker.connected(hello, peer, connection):
-        raise NotAMessage(f"process {peer.pid} of user {peer.uid} is no rank of {hello.placement!r}")
+        raise NotAMessage(f"process {peer.pid} of user {peer.uid} is not a rank of {hello.placement!r}")
     try:
         while line := await reader.readline():
             if (message := message_in(line)) is not None:

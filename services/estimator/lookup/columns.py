@@ -85,7 +85,7 @@ def estimates(answer: Estimated) -> Estimates:
 
 def _whole(name: str, data: bytes) -> Whole:
     if len(data) % 4:
-        raise UnreadableQuestion(f"{name}: {len(data)} bytes are no whole number of int32")
+        raise UnreadableQuestion(f"{name}: {len(data)} bytes are not a whole number of int32")
     return np.frombuffer(data, dtype="<i4").astype(np.int64)
 
 

@@ -40,7 +40,7 @@ WAITS = "there is no connection to NATS, or it stores nothing: the service waits
 STARTS = "the service starts; an agent without a node waits for one that no other agent has"
 RETRY_AFTER_S = 2
 """real seconds, sent with 503"""
-TROUBLED = "it has troubles, which status names"
+TROUBLED = "it has troubles; its status names them"
 
 
 class Refusal(Exception):

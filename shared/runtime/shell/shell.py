@@ -231,7 +231,7 @@ class Shell:
             return int(value)
         taken = newest if readable else 0
         log.error(
-            "cursor is no place in the stream", service=self._service.name, cursor=value[:80], taken=taken
+            "cursor is not a place in the stream", service=self._service.name, cursor=value[:80], taken=taken
         )
         return taken
 

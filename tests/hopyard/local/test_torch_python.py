@@ -43,7 +43,7 @@ def test_a_named_interpreter_without_torch_says_what_to_install(tmp_path: Path) 
 
 @pytest.mark.parametrize("named", ["nowhere/python", "."])
 def test_a_file_that_is_no_interpreter_is_refused(tmp_path: Path, named: str) -> None:
-    with pytest.raises(Invalid, match="is no interpreter"):
+    with pytest.raises(Invalid, match="is not an interpreter"):
         torch_python(tmp_path / named, {})
 
 

@@ -87,7 +87,7 @@ def test_memory_is_bytes_or_an_amount(text: str, amount: float) -> None:
 TIME_LIMIT = "seconds, or a length of time such as 90m, 2h, 1.5d or 02:30:00"
 MEMORY = "bytes, or an amount such as 500MB, 8GB or 8GiB"
 KEPT = "the agent sets this variable, or keeps it from jobs"
-LINES = "holds a control character; what has lines goes into a file"
+LINES = "holds a control character; put text of several lines into a file"
 A_FOLDER = "an absolute path without .. and without control characters"
 
 

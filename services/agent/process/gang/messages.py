@@ -191,7 +191,7 @@ def message_in(line: bytes) -> RankMessage | None:
         known = [(BY_KEY[key], value) for key, value in said.items() if key in BY_KEY]
         return msgspec.convert(known[0][1], known[0][0], strict=False) if known else None
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise NotAMessage(f"no message of a rank: {error}") from None
+        raise NotAMessage(f"not a message of a rank: {error}") from None
 
 
 def message_in_file(text: bytes) -> RankMessage | None:

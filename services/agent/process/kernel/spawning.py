@@ -61,7 +61,9 @@ def account_of(user: str) -> Account | None:
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        raise NoAccount(f"this node has no account {user}, and a job of {user} runs as no other") from None
+        raise NoAccount(
+            f"this node has no account {user}, and jobs of {user} run as no other account"
+        ) from None
     if entry.pw_uid < USER_MIN:
         raise NoAccount(f"{user} is an account of the system on this node; no job runs as it")
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)

@@ -16,7 +16,7 @@ def misfit(view: View, wanted: object) -> str | None:
     sends without importing a policy's code.
     """
     if type(wanted) is not Configurations:
-        return f"{type(wanted).__name__} is no Configurations"
+        return f"{type(wanted).__name__} is not Configurations"
     broken = (words for fits, words in _checks(view, wanted) if not fits)
     return next(broken, None)
 
@@ -24,8 +24,8 @@ def misfit(view: View, wanted: object) -> str | None:
 def _checks(view: View, wanted: Configurations) -> Iterator[tuple[bool, str]]:
     """Each check relies on those before it."""
     columns = (wanted.job, wanted.start, wanted.node, wanted.gpus, wanted.samples)
-    yield all(map(_is_column, columns)), "a column is no array of int32"
-    yield {type(name) for name in (*wanted.jobs, *wanted.nodes)} <= {str}, "a name is no text"
+    yield all(map(_is_column, columns)), "a column is not an array of int32"
+    yield {type(name) for name in (*wanted.jobs, *wanted.nodes)} <= {str}, "a name is not text"
     yield _among(wanted.jobs, [job.job_id for job in view.jobs]), "a job is not in the view"
     yield _among(wanted.nodes, [node.node_id for node in view.nodes]), "a node is not in the view"
     yield _tiles(wanted.start, len(wanted.node)), "the rows do not cover the cells"

@@ -177,7 +177,7 @@ class Handoff:
             except Fenced as error:
                 self._error = error
             except Unavailable as error:
-                self._connection.log.info("facts are kept still", reason=str(error))
+                self._connection.log.info("facts are still kept", reason=str(error))
                 self._kept.facts = facts
                 return False
         return True

@@ -65,7 +65,7 @@ class Leading:
                     ack = await self._send(fact, expected)
             except APIError as error:
                 if error.err_code in {WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT}:
-                    raise Fenced(f"another leads since fact {after}") from None
+                    raise Fenced(f"another instance leads since fact {after}") from None
                 if error.err_code == ID_IN_PROCESS:
                     raise Unavailable(str(error)) from None
                 raise
@@ -107,7 +107,7 @@ class Leading:
                 return True
             leads = await self._fence_is_newest()
         except (Error, OSError) as error:
-            self._connection.log.debug("who leads is not known", reason=repr(error))
+            self._connection.log.debug("the leader is not known", reason=repr(error))
             return False
         if not leads:
             raise Fenced(f"another {led.service} leads")
@@ -136,9 +136,9 @@ class Leading:
                 if await self.still_leads():
                     return
             except (Error, OSError) as error:
-                self._connection.log.debug("who leads is not known", reason=repr(error))
+                self._connection.log.debug("the leader is not known", reason=repr(error))
             else:
-                raise Fenced("another leads")
+                raise Fenced("another instance leads")
             await self._connection.up()
             await asyncio.sleep(pause)
 
@@ -165,7 +165,7 @@ class Leading:
         self._missing_s += min(max(now - self._missed_at, 0.0), MISSING_S / MISSING_LOOKS)
         self._missed_at = now
         if self._missing_s < MISSING_S:
-            raise Unavailable("NATS does not find by which fact this service leads: its disk may be gone")
+            raise Unavailable("NATS does not find the fact by which this service leads: its disk may be gone")
 
     async def first_led(self) -> float:
         """Sequence of the first `ServiceLed` of any service; infinite: there is none, as in version 0.1.

@@ -52,7 +52,7 @@ class JetStreamStreams:
                 while True:
                     yield await reader.next_msg(timeout=MESSAGE_LIMIT_S)
             except NatsTimeoutError:
-                raise Unavailable(f"{stream} does not hand over what is behind {after}") from None
+                raise Unavailable(f"{stream} does not hand over messages after {after}") from None
             finally:
                 await reader.unsubscribe()
 

@@ -49,7 +49,7 @@ def test_a_node_has_gpus_of_one_type_the_most_frequent(driver_of: DriverOf) -> N
 def test_a_machine_without_gpus_is_refused_with_a_hint(driver_of: DriverOf) -> None:
     driver_of([])
     with pytest.raises(
-        UnfitMachine, match=r"no GPU is found \(NVML knows of none\); --gpus cpu:\d+ has slots"
+        UnfitMachine, match=r"no GPU is found \(NVML knows of none\); with --gpus cpu:\d+ slots of the CPU"
     ):
         machine()
 
