@@ -15,6 +15,8 @@ ENDS = {
     PreemptReason.AGENT_RESTARTED: "agent restarted",
     PreemptReason.INTERRUPTED: "interrupted",
     PreemptReason.FAILED: "failed",
+    PreemptReason.NODE_LEFT: "node left",
+    PreemptReason.MERGE: "merged",
 }
 """how a run ended, in a word or two"""
 
@@ -41,10 +43,6 @@ def runs_listing(runs: Sequence[RunView], times: Times) -> Listing[RunView]:
 def _ran(run: RunView, times: Times) -> str:
     until = times.now if run.ended_at is None else run.ended_at
     return brief(None if until is None else until - run.started_at)
-
-
-def _samples(run: RunView) -> str:
-    return f"{number(run.samples_from)}–{number(run.samples_to)}"
 
 
 def _end(run: RunView) -> str:

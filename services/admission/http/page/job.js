@@ -215,7 +215,7 @@ function showOutput(place, found) {
   if (shown.textContent !== text) shown.textContent = text;
 }
 
-const STOPPED = { plan: "stopped", "node-lost": "node lost", "agent-restarted": "agent restarted", interrupted: "interrupted", failed: "failed", merge: "merged" };
+const STOPPED = { plan: "stopped", "node-lost": "node lost", "agent-restarted": "agent restarted", interrupted: "interrupted", failed: "failed", "node-left": "node left", merge: "merged" };
 
 function runsTable(place) {
   return new Table(place, {
