@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from hopyard.api.connect import connect
 from hopyard.local.processes import Restarts
@@ -18,6 +19,8 @@ from shared.domain.audit import audit
 from tests.live.live_builders import all_ended
 from tests.paths import ROOT
 from tests.stack_watch import busy, log_of, until
+
+pytestmark = pytest.mark.slow
 
 STOPPED = ROOT / "tests" / "data" / "versions" / "0.1.0" / "stopped.tar.xz"
 JOBS = 5

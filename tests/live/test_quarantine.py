@@ -29,7 +29,7 @@ from shared.runtime.bus.jetstream.connection import Connection
 from tests.live.live_builders import QUICK, stack_and_client
 from tests.stack_watch import LIMIT_S, Seconds, log_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 RAISES_AT = {
     "admission": "job.queued",
