@@ -188,6 +188,22 @@ def test_all_copies_failed_fail_a_job_without_retries() -> None:
     assert bench.core.state.jobs[JOB].ended
 
 
+def test_all_copies_failed_are_one_failure_of_a_job_with_retries() -> None:
+    bench = stage()
+    often = JobId("often")
+    bench.submit(often, retries=2)
+    for number in range(2):
+        placement = forked(f"p{number}", often, a=0.5, b=0.5)
+        bench.start(placement)
+        gone(bench, placement, A, Outcome.FAILED, 0.0)
+        preempted = only(JobPreempted, gone(bench, placement, B, Outcome.FAILED, 0.0))
+        assert preempted.reason is PreemptReason.FAILED
+        assert (bench.core.state.jobs[often].failures, bench.core.state.jobs[often].ended) == (
+            number + 1,
+            False,
+        )
+
+
 def test_the_reason_of_a_copys_end_is_not_that_of_others_on_its_node() -> None:
     """A copy whose peers have saved is merged; the job beside it on the node that is lost has lost it."""
     bench, placement = stage(), copies("p1", a=2, b=2)

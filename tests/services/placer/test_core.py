@@ -11,6 +11,7 @@ from schemas.events import (
     GangFormed,
     GpusWithheld,
     JobCancelled,
+    JobCompleted,
     JobPreempted,
     JobStarted,
     NodeJoined,
@@ -24,6 +25,7 @@ from schemas.events import (
     StartOrdered,
     StopOrdered,
     WorkerCheckpointed,
+    WorkerStopped,
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Relaxed
@@ -33,12 +35,20 @@ from services.placer.state import State
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place, worker_started
 
 E = TypeVar("E", bound=Event)
+THIRD, FOURTH = JobId("job-3"), JobId("job-4")
 
 
 def only(kind: type[E], events: Sequence[Event]) -> E:
     found = [event for event in events if isinstance(event, kind)]
     assert len(found) == 1, f"{kind.__name__}: {found}"
     return found[0]
+
+
+def refusal_of(events: Sequence[Event]) -> str:
+    """The reason that is published first; any repetition is the same fact, by its id."""
+    found = [event for event in events if isinstance(event, PlacementRefused)]
+    assert len({event.event_id for event in found}) == 1
+    return found[0].reason
 
 
 def kinds(events: Sequence[Event]) -> list[type[Event]]:
@@ -89,6 +99,18 @@ def test_a_start_waits_until_the_gpus_are_free() -> None:
     bench.start(old)
     assert kinds(bench.plan(new)) == [StopOrdered]
     assert StartOrdered in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+
+
+def test_gpus_that_came_free_go_to_one_of_those_that_wait_for_them() -> None:
+    bench = Bench(nodes=(A,))
+    first, second = place("p1", a=2), place("p2", OTHER, a=2)
+    bench.submit(THIRD)
+    bench.submit(FOURTH)
+    bench.start(first)
+    bench.start(second)
+    bench.plan(place("p3", THIRD, a=2), place("p4", FOURTH, a=2))
+    assert only(StartOrdered, bench.stop(second, A, Outcome.CHECKPOINTED)).placement_id == "p3"
+    assert only(StartOrdered, bench.stop(first, A, Outcome.CHECKPOINTED)).placement_id == "p4"
 
 
 def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
@@ -225,6 +247,18 @@ def test_a_cancelled_job_is_stopped_and_not_preempted() -> None:
     assert bench.stop(placement, A, Outcome.CHECKPOINTED) == []
 
 
+def test_a_job_that_completed_is_placed_no_more() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    end = JobCompleted(at=50.0, job_id=JOB, placement_id=placement.placement_id, samples_done=1e6)
+    assert kinds(bench.tell(end)) == [StopOrdered]
+    assert bench.stop(placement, A, Outcome.COMPLETED, samples=1e6) == []
+    refused = only(PlacementRefused, bench.plan(place("p2", b=4)))
+    assert refused.reason == "the job has ended, or was cancelled"
+    assert bench.tell(end) == []
+
+
 def test_when_the_leader_is_done_the_others_are_stopped() -> None:
     bench = Bench()
     placement = place("p1", a=2, b=2)
@@ -238,8 +272,25 @@ def test_a_node_that_refuses_sends_the_job_back_to_the_queue() -> None:
     placement = place("p1", a=4)
     bench.plan(placement)
     facts = bench.stop(placement, A, Outcome.REFUSED)
-    assert PlacementRefused in kinds(facts)
+    assert refusal_of(facts) == "node a refused it"
     assert bench.core.state.placements == {}
+
+
+def test_a_refusal_has_the_reason_that_the_node_gave() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.plan(placement)
+    stopped = WorkerStopped(
+        at=50.0,
+        node_id=A,
+        placement_id=placement.placement_id,
+        job_id=JOB,
+        outcome=Outcome.REFUSED,
+        samples_done=0.0,
+        leads=True,
+        reason="its disk is full",
+    )
+    assert refusal_of(bench.tell(stopped)) == "its disk is full"
 
 
 def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:

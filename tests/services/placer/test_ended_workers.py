@@ -6,6 +6,7 @@ from schemas.events import (
     GangFormed,
     JobCompleted,
     JobPreempted,
+    NodeDrained,
     NodeJoined,
     NodeLost,
     Outcome,
@@ -15,6 +16,7 @@ from schemas.events import (
     StopOrdered,
 )
 from schemas.ids import JobId
+from schemas.plans import Cause
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
 from tests.services.placer.test_core import kinds, only
 
@@ -83,6 +85,40 @@ def test_a_job_with_retries_fails_back_into_the_queue_until_they_are_used_up() -
     assert preempted.reason is PreemptReason.FAILED
     bench.start(second)
     assert bench.stop(second, A, Outcome.FAILED) == []
+
+
+def test_a_job_fails_once_it_has_failed_more_often_than_its_retries() -> None:
+    bench = Bench()
+    bench.submit(AGAIN, retries=2)
+    for number in range(2):
+        placement = place(f"p{number}", AGAIN, a=4)
+        bench.start(placement)
+        assert JobPreempted in kinds(bench.stop(placement, A, Outcome.FAILED))
+    last = place("p2", AGAIN, a=4)
+    bench.start(last)
+    assert bench.stop(last, A, Outcome.FAILED) == []
+    assert bench.core.state.jobs[AGAIN].ended
+
+
+def test_a_worker_stopped_by_an_agent_that_leaves_ends_its_gang_for_that_reason() -> None:
+    """Whichever of the gang's workers is the first to report its end."""
+    for first, second in ((A, B), (B, A)):
+        bench = Bench()
+        placement = place("p1", a=2, b=2)
+        bench.start(placement)
+        bench.tell(NodeDrained(at=44.0, node_id=B, life="1"))
+        bench.stop(placement, first, Outcome.CHECKPOINTED)
+        preempted = only(JobPreempted, bench.stop(placement, second, Outcome.CHECKPOINTED))
+        assert (preempted.reason, preempted.cause) == (PreemptReason.NODE_LEFT, Cause(node=B))
+
+
+def test_a_worker_that_stops_by_itself_ends_its_gang_and_is_named() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    bench.stop(placement, B, Outcome.CHECKPOINTED)
+    preempted = only(JobPreempted, bench.stop(placement, A, Outcome.CHECKPOINTED))
+    assert (preempted.reason, preempted.cause) == (PreemptReason.PLAN, Cause(node=B))
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.COMPLETED])

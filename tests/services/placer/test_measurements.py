@@ -1,0 +1,89 @@
+"""What the placer makes of measurements: who may end one, and what it is ordered to do."""
+
+from schemas.base import Event
+from schemas.events import (
+    Outcome,
+    PlacementRefused,
+    ProfileFailed,
+    ProfileRun,
+    ProfilingPlanned,
+    StartOrdered,
+    StopOrdered,
+)
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, place, worker_started
+from tests.services.placer.test_core import kinds, only
+
+MEASURES = place("profile", OTHER, a=1)
+
+
+def measure(bench: Bench, job_id: JobId = OTHER, node_id: NodeId = A) -> list[Event]:
+    run = ProfileRun(
+        placement_id=MEASURES.placement_id, job_id=job_id, gpu_type=GpuType("t4"), node_id=node_id
+    )
+    return bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+
+
+def failed(placement_id: PlacementId, job_id: JobId, node_id: NodeId) -> ProfileFailed:
+    return ProfileFailed(
+        at=40.0,
+        node_id=node_id,
+        placement_id=placement_id,
+        job_id=job_id,
+        gpu_type=GpuType("t4"),
+        reason="it took too long",
+        final=False,
+    )
+
+
+def test_a_measurement_that_failed_is_stopped() -> None:
+    bench = Bench()
+    measure(bench)
+    bench.tell(worker_started(MEASURES, A, 1))
+    stop = only(StopOrdered, bench.tell(failed(MEASURES.placement_id, OTHER, A)))
+    assert (stop.placement_id, stop.node_id) == (MEASURES.placement_id, A)
+
+
+def test_a_node_cannot_end_a_measurement_on_another() -> None:
+    bench = Bench()
+    measure(bench)
+    bench.tell(worker_started(MEASURES, A, 1))
+    assert bench.tell(failed(MEASURES.placement_id, OTHER, B)) == []
+
+
+def test_a_failed_measurement_does_not_end_a_placement_that_trains() -> None:
+    bench = Bench()
+    training = place("p1", a=4)
+    bench.start(training)
+    assert bench.tell(failed(training.placement_id, JOB, A)) == []
+
+
+def test_a_measurement_begins_without_samples_while_its_job_trains() -> None:
+    bench = Bench()
+    first, second = place("p1", b=2), place("p2", b=4)
+    bench.start(first)
+    bench.plan(second)
+    bench.stop(first, B, Outcome.CHECKPOINTED, samples=500.0)
+    bench.come_up(second)
+    order = only(StartOrdered, measure(bench, JOB))
+    assert (order.samples_done, order.profile_iterations) == (0.0, 20)
+
+
+def test_a_measurement_that_names_a_meeting_place_is_up_as_any_other() -> None:
+    bench = Bench()
+    measure(bench)
+    assert bench.tell(worker_started(MEASURES, A, 1, meeting="a:1")) == []
+    assert kinds(bench.tell(failed(MEASURES.placement_id, OTHER, A))) == [StopOrdered]
+
+
+def test_a_measurement_whose_placement_is_refused_is_stopped() -> None:
+    bench = Bench()
+    measure(bench)
+    refused = PlacementRefused(
+        at=40.0,
+        placement_id=MEASURES.placement_id,
+        plan_id=bench.core.state.placements[MEASURES.placement_id].plan_id,
+        job_id=OTHER,
+        reason="it was not up in time",
+    )
+    assert kinds(bench.tell(refused)) == [StopOrdered]

@@ -1,0 +1,72 @@
+"""What the placer makes of nodes that are lost, and of agents that begin new lives."""
+
+import pytest
+
+from schemas.events import JobPreempted, NodeJoined, NodeLost, Outcome, PlacementRefused, PreemptReason
+from schemas.ids import NodeId
+from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, copies, joined, node, place
+from tests.services.placer.test_core import kinds, only, refusal_of
+
+
+@pytest.mark.parametrize("life", ["0", "2", "11"])
+def test_a_new_life_of_an_agent_is_any_other_name(life: str) -> None:
+    bench = Bench()  # whose agents are in their life "1"
+    bench.start(place("p1", a=4))
+    facts = bench.tell(joined(A, node(A), life=life, at=60.0))
+    assert only(JobPreempted, facts).reason is PreemptReason.AGENT_RESTARTED
+
+
+def test_an_agent_that_joins_again_in_the_same_life_keeps_its_workers() -> None:
+    """As it does once the bus is back: the name is read again each time."""
+    bench = Bench(nodes=())
+    for at in (0.0, 60.0):
+        bench.tell(joined(A, node(A), life=str(4711), at=at))
+        if not at:
+            bench.start(place("p1", a=4))
+    assert bench.plan(place("p1", a=4)) == []
+
+
+def test_an_agent_that_kept_one_of_its_workers_has_lost_the_others() -> None:
+    bench = Bench()
+    kept, gone = place("p1", a=2), place("p2", OTHER, a=2)
+    bench.start(kept)
+    bench.start(gone)
+    again = NodeJoined(at=60.0, node_id=A, node=node(A), life="2", workers=(kept.placement_id,))
+    assert only(JobPreempted, bench.tell(again)).placement_id == gone.placement_id
+
+
+def test_a_lost_node_ends_all_placements_though_one_of_copies_goes_on_elsewhere() -> None:
+    bench = Bench()
+    shared = copies("p1", a=2, b=2)
+    bench.start(shared)
+    bench.start(place("p2", OTHER, a=2))
+    assert only(JobPreempted, bench.tell(NodeLost(at=45.0, node_id=A))).placement_id == "p2"
+    assert bench.core.state.placements[shared.placement_id].wanted
+
+
+def test_a_placement_that_waits_for_a_node_is_refused_when_the_node_is_lost() -> None:
+    """Else its job would wait as long as the node is away."""
+    bench = Bench()
+    old, new = place("p1", a=4), place("p2", OTHER, a=2, b=2)
+    bench.start(old)
+    bench.plan(new)
+    assert refusal_of(bench.tell(NodeLost(at=45.0, node_id=B))) == "taken back before it started: node-lost"
+    assert kinds(bench.stop(old, A, Outcome.CHECKPOINTED)) == [JobPreempted]
+
+
+def test_a_placement_that_waits_for_a_node_still_starts_when_its_agent_restarted() -> None:
+    bench = Bench()
+    old, new = place("p1", a=4), place("p2", OTHER, a=2, b=2)
+    bench.start(old)
+    bench.plan(new)
+    assert bench.tell(joined(B, node(B), life="2", at=45.0)) == []
+    assert PlacementRefused not in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+    assert len(bench.core.state.coming_up) == 1
+
+
+def test_the_loss_of_a_node_that_is_unknown_or_lost_changes_nothing() -> None:
+    bench = Bench()
+    assert bench.tell(NodeLost(at=45.0, node_id=NodeId("absent"))) == []
+    bench.start(place("p1", JOB, a=4))
+    assert only(JobPreempted, bench.tell(NodeLost(at=46.0, node_id=A)))
+    assert bench.tell(NodeLost(at=47.0, node_id=A)) == []
