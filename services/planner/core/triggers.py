@@ -71,6 +71,7 @@ def is_a_plans_own(fact: Event) -> bool:
     next.
     """
     by_plan = isinstance(fact, JobPreempted) and (
-        fact.reason is PreemptReason.PLAN or (fact.reason is PreemptReason.MERGE and fact.cause is not None)
+        fact.reason is PreemptReason.PLAN
+        or (fact.reason is PreemptReason.MERGE and fact.cause is not None and fact.cause.plan_id is not None)
     )
     return by_plan or isinstance(fact, PlanPublished | WorkerStopped)

@@ -259,6 +259,24 @@ def test_a_job_that_completed_is_placed_no_more() -> None:
     assert bench.tell(end) == []
 
 
+def test_the_completion_of_a_job_that_never_started_is_void() -> None:
+    bench = Bench()
+    end = JobCompleted(at=50.0, job_id=JOB, placement_id=PlacementId("p1"), samples_done=1e6)
+    assert bench.tell(end) == []
+    assert kinds(bench.plan(place("p1", a=4))) == [StartOrdered]
+
+
+def test_placements_that_end_together_are_stopped_in_the_order_of_their_plans() -> None:
+    """Whatever the order of the facts about them."""
+    bench = Bench()
+    for placement in (place("p1", a=2), place("p2", OTHER, a=2)):
+        bench.plan(placement, kind=PlanKind.FRAGMENT)
+    older, newer = bench.core.state.placements.values()
+    for placed in (newer, older):
+        bench.core.state.stop(placed, PreemptReason.PLAN)
+    assert bench.core.state.take_changed() == [older, newer]
+
+
 def test_when_the_leader_is_done_the_others_are_stopped() -> None:
     bench = Bench()
     placement = place("p1", a=2, b=2)

@@ -141,6 +141,16 @@ def test_a_worker_done_before_its_gang_was_whole_does_not_complete_the_job() -> 
     assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
 
 
+def test_a_worker_done_on_the_way_up_of_a_gang_taken_back_does_not_complete_the_job() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.plan(placement)
+    bench.plan()
+    bench.stop(placement, A, Outcome.COMPLETED)
+    bench.stop(placement, B, Outcome.CHECKPOINTED)
+    assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
+
+
 def test_two_workers_of_a_gang_that_fail_are_one_failure() -> None:
     bench = Bench()
     bench.submit(AGAIN, retries=1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
+from schemas.plans import Cause
 from services.placer.phases import (
     MOVES,
     ComingUp,
@@ -79,3 +80,11 @@ def test_the_first_reason_to_end_is_kept_and_the_end_of_the_job_owes_no_fact() -
     state.stop(one, PreemptReason.PLAN)
     state.stop_silently(one)
     assert one.phase == Ending(why=PreemptReason.NODE_LOST, owed=Owed.NOTHING, workers=WORKERS)
+
+
+@pytest.mark.parametrize("why", list(PreemptReason))
+def test_a_first_failure_counts_whatever_ended_the_placement_before(why: PreemptReason) -> None:
+    state, one = State(), placed(Training(workers=WORKERS))
+    state.stop(one, why)
+    assert state.fail(one, Cause()) is (why is not PreemptReason.FAILED)
+    assert not state.fail(one, Cause())
