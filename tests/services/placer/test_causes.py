@@ -66,6 +66,32 @@ def test_a_few_are_named_and_the_others_counted() -> None:
     assert ([one.job_id for one in cause.to], cause.others) == (jobs[:3], 1)
 
 
+def test_those_with_most_gpus_are_named_first() -> None:
+    bench = Bench(gpus=16)
+    bench.start(OLD)
+    wants = {JobId("d"): 4, JobId("c"): 3, JobId("b"): 3, JobId("e"): 2, JobId("a"): 1}
+    for job_id in wants:
+        bench.submit(job_id)
+    bench.plan(*(place(f"q{job_id}", job_id, a=gpus) for job_id, gpus in sorted(wants.items())))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert ([(one.job_id, one.gpus) for one in cause.to], cause.others) == ([("d", 4), ("b", 3), ("c", 3)], 2)
+
+
+def test_a_job_whose_placement_waited_before_the_plan_takes_nothing_by_it() -> None:
+    bench = running()
+    third, fourth = JobId("third"), JobId("fourth")
+    for job_id in (third, fourth):
+        bench.submit(job_id)
+    waits = place("p2", OTHER, a=2)
+    bench.plan(waits, place("p3", third, a=2))
+    bench.plan(waits, place("p4", fourth, a=2))
+    refused = only(PlacementRefused, bench.log)
+    assert refused.placement_id == "p3"
+    assert refused.cause is not None
+    assert [one.job_id for one in refused.cause.to] == [fourth]
+
+
 def test_a_measurement_that_takes_the_gpu_is_named_by_its_job() -> None:
     bench = running()
     run = ProfileRun(placement_id=PlacementId("m"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)

@@ -29,6 +29,7 @@ def test_a_round_that_the_profiler_has_not_opened_opens_after_the_grace() -> Non
 
 def test_the_grace_is_at_most_half_a_round() -> None:
     assert opening(schedule(1e6), 101.0, planned=0, opened=0) == 150.0
+    assert opening(Schedule(Settings(round_s=25.0), 1e6), 26.0, planned=0, opened=0) == 37.5
 
 
 @pytest.mark.parametrize("planned", [1, 2])

@@ -50,7 +50,7 @@ CONSIDERED = left_out("considered", reason=Waiting.NO_CONFIGURATION)
     ("left", "trigger"),
     [
         ((), None),
-        ((CONSIDERED,), None),
+        *(((left_out(reason=reason),), None) for reason in Waiting if reason is not Waiting.OUTSIDE_WINDOW),
         ((OUTSIDE,), Trigger.FREED),
         ((CONSIDERED, OUTSIDE), Trigger.FREED),
     ],
@@ -88,6 +88,7 @@ def ended(reason: PreemptReason, cause: Cause | None = None) -> JobPreempted:
         (ended(PreemptReason.MERGE, BY_NODE), False),
         (ended(PreemptReason.MERGE), False),
         *((ended(reason, BY_NODE), False) for reason in PreemptReason if reason not in BY_PLANS),
+        *((ended(reason, BY_PLAN), False) for reason in PreemptReason if reason not in BY_PLANS),
         (plan(), True),
         (worker_stopped(), True),
         (queued(), False),
