@@ -2,14 +2,18 @@
 
 import pytest
 
+from loadgen.world.switching import switch_s
 from schemas.ids import Fingerprint, GpuType
+from schemas.settings import Switching
 from services.planner.core.restart_times import (
     REMEMBERED,
+    SWITCH_S,
     WORKLOADS_REMEMBERED,
     Mean,
     Restart,
     RestartTimes,
 )
+from tests.fact_builders import a_spec
 
 A, B = GpuType("a"), GpuType("b")
 OURS, THEIRS = Fingerprint("ours"), Fingerprint("theirs")
@@ -17,7 +21,7 @@ OURS, THEIRS = Fingerprint("ours"), Fingerprint("theirs")
 
 def test_a_mean_is_that_of_all_observations_while_they_are_few() -> None:
     mean = Mean()
-    for count, (seconds, expected) in enumerate([(4.0, 4.0), (8.0, 6.0), (3.0, 5.0)], 1):
+    for count, (seconds, expected) in enumerate([(4.0, 4.0), (7.0, 5.5), (4.0, 5.0)], 1):
         mean = mean.with_one(seconds)
         assert mean.seconds == pytest.approx(expected)
         assert mean.count == count
@@ -112,3 +116,8 @@ def test_the_oldest_workload_is_forgotten_where_there_are_too_many() -> None:
     assert len(times.known) == WORKLOADS_REMEMBERED
     assert Fingerprint("0") not in times.known
     assert {OURS, Fingerprint("1")} <= times.known.keys()
+
+
+@pytest.mark.parametrize("column", list(SWITCH_S))
+def test_the_default_time_of_a_switch_is_the_mean_of_the_papers_column(column: Switching) -> None:
+    assert switch_s(a_spec().workload, column) == pytest.approx(SWITCH_S[column], rel=2e-3)

@@ -3,19 +3,17 @@
 import msgspec
 import pytest
 
-from loadgen.world.switching import switch_s
 from schemas.events import Outcome, StartOrdered
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Layer, Placement, PlanKind
-from schemas.settings import Settings, Switching
+from schemas.settings import Settings
 from services.planner.core.restart_times import SWITCH_S, RestartTimes
 from services.planner.core.staying import charge
 from services.planner.core.viewing import view_of
 from services.planner.policies.contract.view import ViewJob
 from tests.fact_builders import (
     NODE,
-    a_spec,
     in_queue,
     joined,
     opened,
@@ -131,8 +129,3 @@ def test_a_move_to_where_it_is_warm_takes_next_to_nothing_of_the_budget(gpus: in
     )
     charge(stage.core.state, plan, BUDGET)
     assert (stage.core.state.moves_from > 301.0) == spent
-
-
-@pytest.mark.parametrize("column", list(SWITCH_S))
-def test_the_default_time_of_a_switch_is_the_mean_of_the_papers_column(column: Switching) -> None:
-    assert switch_s(a_spec().workload, column) == pytest.approx(SWITCH_S[column], rel=2e-3)
