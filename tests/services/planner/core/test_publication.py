@@ -21,31 +21,13 @@ from tests.fact_builders import (
     joined,
     placement,
     plan,
-    start_ordered,
-    started,
-    worker_started,
     worker_stopped,
 )
 from tests.services.planner.planner_builders import MODELLED
+from tests.services.planner.planner_states import MODES, on, runs, state_of, there
 
-MODES = ("forked", "lockstep", "relaxed")
 A, B, C, D, E = (JobId(name) for name in "abcde")
 V100, K80 = "v100", "k80"
-
-
-def state_of(*jobs: JobId, nodes: int = 1) -> State:
-    """Nodes of 8 GPUs, and jobs that wait."""
-    state = State()
-    for number in range(1, nodes + 1):
-        fold(state, joined(f"node-{number}", modes=MODES))
-    for job_id in jobs:
-        for fact in in_queue(job_id, demand=(1, 2, 4, 8)):
-            fold(state, fact)
-    return state
-
-
-def on(gpus: int = 1, node: str = NODE) -> Gang:
-    return Gang.of({NodeId(node): gpus})
 
 
 def choice(
@@ -84,23 +66,8 @@ def made(
     return published(state, frame or frame_of(state), Decision(choices=choices, left=left))
 
 
-def runs(state: State, job_id: JobId, gang: Gang, place: str) -> None:
-    """By a plan of its own."""
-    there = msgspec.structs.replace(placement(job_id, place=place), gang=gang)
-    order = start_ordered(job_id, at=1.0, place=place)
-    fold(state, plan(there, kind=PlanKind.FRAGMENT, plan_id=PlanId(f"plan-of-{place}")))
-    for one in gang.members:
-        nodes = tuple(state.nodes[node_id].node for node_id in gang.nodes)
-        fold(state, msgspec.structs.replace(order, node_id=one.node, gang=gang, nodes=nodes))
-        came = worker_started(job_id, at=2.0, place=place, node_id=one.node, gpu_indices=range(one.gpus))
-        fold(state, came)
-    fold(state, started(job_id, at=2.0, place=place, on=gang))
-
-
 def stays_in(state: State, job_id: JobId) -> Stays:
-    there = state.claims.placement_of(job_id)
-    assert there is not None
-    return Stays({job_id: there})
+    return Stays({job_id: there(state, job_id)})
 
 
 # ---- a plan
