@@ -94,3 +94,21 @@ def test_a_job_that_fails_on_a_gpu_that_broke_before_the_life_began_is_interrupt
     assert [type(fact) for fact in facts] == [GpusWithheld, NodeDrained, WorkerStopped]
     assert isinstance(facts[-1], WorkerStopped)
     assert facts[-1].outcome is Outcome.INTERRUPTED
+
+
+@pytest.mark.parametrize("earlier_life", ["life-0", "life-9"])
+def test_before_its_life_begins_an_agent_keeps_reports_and_does_not_leave(earlier_life: str) -> None:
+    """Whatever the names of the lives before it: GPUs that broke meanwhile are withheld once it has begun."""
+    here = structs.replace(node(), until=1_000.0)
+    core = Agent(here, LIFE, MODES, adopted=(P1,))
+    assert (core.next_wakeup(), core.wake(2_000.0)) == (None, [])
+    for fact in (joined(earlier_life), start(), up()):
+        core.handle(fact, fact.at)
+    assert (core.next_wakeup(), core.wake(2_000.0)) == (None, [])
+    assert core.handle(Completed(P1, 1_000.0), 1.0) == []
+    assert core.handle(GpusSeen(busy={}, broken={3: "it fell off the bus"}), 1.0) == []
+    [begin] = core.resume(2.0)
+    assert isinstance(begin, Publish)
+    facts = [effect.event for effect in core.handle(begin.event, 2.0) if isinstance(effect, Publish)]
+    assert {type(fact) for fact in facts} == {WorkerStopped, NodeDrained, GpusWithheld}
+    assert core.next_wakeup() is not None

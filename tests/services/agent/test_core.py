@@ -390,6 +390,9 @@ def test_a_node_says_whether_jobs_are_processes_there() -> None:
 
 # ---- questions
 
+OTHERS = (THERE, NodeId("elsewhere"))
+"""before and after this node in the alphabet"""
+
 
 def asked(gpus: int = 2, leader: Node | None = None) -> Asked:
     ring = Ring(members=((leader or node(), gpus),))
@@ -430,9 +433,24 @@ def test_all_reduces_are_not_timed_on_withheld_gpus() -> None:
 
 
 def test_an_agent_refuses_to_time_paths_that_another_node_leads() -> None:
-    [reply] = Bench().core.handle(asked(leader=node(THERE)), 0.0)
-    assert isinstance(reply, Reply)
-    assert isinstance(reply.message, Refused)
+    for other in OTHERS:
+        [reply] = Bench().core.handle(asked(leader=node(other)), 0.0)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.message, Refused)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_only_its_own_gpus_of_a_ring_have_to_be_free(other: NodeId) -> None:
+    ring = Ring(members=((node(other), 4), (node(), 1)))
+    question = OpenAllReduce(node_id=HERE, ring=ring, sizes=(1e6,))
+    bench = Bench()
+    up(bench, gpus=3)
+    assert bench.core.handle(Asked(7, question), 0.0) == [Work(TimeAllReduces(7, question, (3,)))]
+
+
+def test_no_path_is_timed_by_a_node_outside_the_ring() -> None:
+    question = OpenAllReduce(node_id=HERE, ring=Ring(members=((node(THERE), 1),)), sizes=(1e6,))
+    assert Bench().core.handle(Asked(7, question), 0.0) == [Reply(7, Refused(reason="0 GPUs wanted, 4 free"))]
 
 
 # ---- what jobs printed
@@ -449,6 +467,7 @@ def test_the_output_of_a_job_is_read_outside_and_answered() -> None:
 
 
 def test_the_output_of_another_node_is_not_here() -> None:
-    [reply] = Bench().core.handle(Asked(7, ReadOutput(node_id=THERE, job_id=JobId("job-1"))), 0.0)
-    assert isinstance(reply, Reply)
-    assert isinstance(reply.message, Refused)
+    for other in OTHERS:
+        [reply] = Bench().core.handle(Asked(7, ReadOutput(node_id=other, job_id=JobId("job-1"))), 0.0)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.message, Refused)

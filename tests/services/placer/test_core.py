@@ -32,6 +32,7 @@ from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement, PlanKind
 from services.placer.core import Placer
 from services.placer.state import State
+from shared.domain.core import Effects, Publish
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, joined, node, place, worker_started
 
 E = TypeVar("E", bound=Event)
@@ -49,6 +50,11 @@ def refusal_of(events: Sequence[Event]) -> str:
     found = [event for event in events if isinstance(event, PlacementRefused)]
     assert len({event.event_id for event in found}) == 1
     return found[0].reason
+
+
+def published(effects: Effects) -> list[PlacementRefused]:
+    facts = [effect.event for effect in effects if isinstance(effect, Publish)]
+    return [fact for fact in facts if isinstance(fact, PlacementRefused)]
 
 
 def kinds(events: Sequence[Event]) -> list[type[Event]]:
@@ -318,6 +324,19 @@ def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
     facts = bench.wake(70.0)
     assert kinds(facts) == [PlacementRefused, StopOrdered, StopOrdered]
     assert bench.core.next_wakeup() is None
+
+
+@pytest.mark.parametrize("at", [70.0, 71.0, 1e6])
+def test_a_gang_is_late_from_its_time_limit_on_and_refused_once(at: float) -> None:
+    bench = Bench()
+    bench.plan(place("p1", a=2), kind=PlanKind.FRAGMENT, at=10.0)
+    bench.plan(place("p2", OTHER, a=2), kind=PlanKind.FRAGMENT, at=at)
+    assert bench.wake(69.9) == []
+    assert bench.core.next_wakeup() == 70.0
+    refused = bench.core.wake(at)
+    assert [(fact.placement_id, fact.late) for fact in published(refused)] == [("p1", True)]
+    assert bench.core.wake(at) == []  # it is not back from the stream yet
+    assert bench.core.next_wakeup() == at + 60.0
 
 
 def test_a_measurement_comes_before_training_and_keeps_its_place() -> None:
