@@ -19,11 +19,11 @@ def found(known: GpusByType, state: State, there: Gang) -> dict[GpuType, int]:
 
 
 def test_gpus_are_of_the_types_that_the_nodes_have_now() -> None:
-    state, known, there = State(), GpusByType(), gang(n1=2, n2=1)
+    state, known, there = State(), GpusByType(), gang(n1=3, n2=1)
     for name, gpu_type, expected in (
-        ("n1", "V100", {"V100": 2}),
-        ("n2", "A100", {"V100": 2, "A100": 1}),
-        ("n2", "V100", {"V100": 3}),
+        ("n1", "V100", {"V100": 3}),
+        ("n2", "A100", {"V100": 3, "A100": 1}),
+        ("n2", "V100", {"V100": 4}),
     ):
         fold(state, joined(name, gpu_type=gpu_type, life=f"{name} {gpu_type}"))
         assert found(known, state, there) == expected

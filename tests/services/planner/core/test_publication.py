@@ -24,7 +24,7 @@ from tests.fact_builders import (
     worker_stopped,
 )
 from tests.services.planner.planner_builders import MODELLED
-from tests.services.planner.planner_states import MODES, on, runs, state_of, there
+from tests.services.planner.planner_states import MODES, comes_up, on, runs, state_of, there
 
 A, B, C, D, E = (JobId(name) for name in "abcde")
 V100, K80 = "v100", "k80"
@@ -232,13 +232,14 @@ def test_copies_that_end_while_the_plan_is_made_are_not_in_it() -> None:
     assert made(state, choice(B, on(4)), frame=frame).placements[1] is left
 
 
-def test_a_placement_that_ended_while_the_plan_was_made_is_not_taken_for_the_present_one() -> None:
+@pytest.mark.parametrize("place", ["pl-0", "pl-b"])
+def test_a_placement_that_ended_while_the_plan_was_made_is_not_taken_for_the_present_one(place: str) -> None:
     state = state_of(A, nodes=2)
     runs(state, A, COPIES, "pl-a")
     frame = frame_of(state, stays=stays_in(state, A))
     other = Gang.of({NodeId(NODE): 4}, Forked(shares=(1.0,)))
-    newer = msgspec.structs.replace(placement(A, place="pl-b"), gang=other)
-    fold(state, plan(newer, kind=PlanKind.FIRST, plan_id=PlanId("plan-of-pl-b")))
+    newer = msgspec.structs.replace(placement(A, place=place), gang=other)
+    fold(state, plan(newer, kind=PlanKind.FIRST, plan_id=PlanId("newer")))
     assert [each.gang for each in made(state, frame=frame).placements] == [COPIES]
 
 
@@ -344,6 +345,24 @@ def test_a_first_plan_leaves_out_a_job_that_was_refused_several_times_in_a_row()
         LeftOut(job_id=A, reason=Waiting.NO_CONFIGURATION, detail=REFUSED, held_by=(B,)),
     )
     assert made(state, frame=frame_of(state, kind=PlanKind.FRAGMENT)).left_out == ()
+
+
+def test_a_refused_job_that_comes_up_by_now_is_mentioned_once() -> None:
+    state = state_of(A)
+    refuse(state, A, 8)
+    comes_up(state, A, on(2), "pl-a", at=399.0)
+    assert state.jobs[A].held_until > 400.0
+    plan = made(state, frame=frame_of(state, stays=stays_in(state, A)))
+    assert [each.placement_id for each in plan.placements] == ["pl-a"]
+    assert plan.left_out == ()
+
+
+def test_a_job_that_came_while_the_plan_was_made_is_not_mentioned() -> None:
+    state = state_of(A)
+    frame = frame_of(state)
+    for fact in in_queue(B):
+        fold(state, fact)
+    assert made(state, choice(A), frame=frame).left_out == ()
 
 
 # ---- the cache of GPUs by type
