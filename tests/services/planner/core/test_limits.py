@@ -51,6 +51,23 @@ def test_a_job_stays_until_it_has_run_for_its_minimum(at: float, stays: bool) ->
     assert staying(state, at, MINIMUM) == expected
 
 
+def test_a_job_that_started_with_the_cluster_stays_for_its_minimum_too() -> None:
+    state = running(at=0.0)
+    assert staying(state, 30.0, MINIMUM) == Stays({A: there(state, A)}, 60.0)
+
+
+def test_a_planned_job_that_has_ended_stays_nowhere_and_one_that_cannot_stay_hides_no_other() -> None:
+    state = state_of(A, B, nodes=2)
+    runs(state, A, COPIES, "pl-a", at=100.0)
+    runs(state, B, on(4), "pl-b", at=100.0)
+    placements = (placement(JobId("ended"), place="pl-0"), there(state, A), there(state, B))
+    fold(state, plan(*placements, plan_id=PlanId("plan-2")))
+    assert list(state.claims.of_job) == ["ended", A, B]
+    assert staying(state, 110.0, MINIMUM) == Stays({B: there(state, B)}, 160.0)
+    closed = frozenset({NodeId(NODE)})
+    assert staying(state, 1e6, MINIMUM, closed).placements == {A: there(state, A), B: there(state, B)}
+
+
 def test_the_first_of_several_minimums_is_when_a_plan_may_move_more() -> None:
     state = running()
     runs(state, B, on(2), "pl-b", at=110.0)

@@ -247,9 +247,10 @@ def turning(*tasks: int, turns: int = 1) -> Gang:
     return Gang.of({NodeId(NODE): len(tasks)}, Relaxed(tasks=(tasks,), rota=RotaId("rota-1"), turns=turns))
 
 
-BEFORE = turning(2, 1)
-OTHER_TURNS = turning(2, 1, turns=3)
-OTHER_TASKS = turning(1, 2, turns=3)
+BEFORE = turning(2, 1, 2)
+OTHER_TURNS = turning(2, 1, 2, turns=3)
+OTHER_TASKS = turning(1, 2, 2, turns=3)
+LATER_TASKS = turning(2, 2, 1, turns=3)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +261,7 @@ OTHER_TASKS = turning(1, 2, turns=3)
         (OTHER_TASKS, False, False, ("pl-a", OTHER_TASKS)),
         (OTHER_TASKS, True, False, ("a-7-1", OTHER_TASKS)),
         (OTHER_TASKS, True, True, ("pl-a", OTHER_TURNS)),
+        (LATER_TASKS, True, False, ("a-7-1", LATER_TASKS)),
     ],
 )
 def test_a_job_goes_on_in_other_turns_and_with_other_tasks_where_it_has_no_processes(
@@ -308,6 +310,24 @@ def test_only_gpus_of_types_that_the_job_can_use_count() -> None:
     choices = (choice(A, on(4)), choice(B, Gang.of({NodeId(NODE): 3, NodeId("node-2"): 2})))
     left = tuple(Left(job_id=job_id, reason=Waiting.OUTWEIGHED) for job_id in (C, D, E))
     assert [each.held_by for each in made(state, *choices, left=left).left_out] == [(B, A), (B,), ()]
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "order"),
+    [((1, 4), (5, 0), (A, B)), ((1, 2), (4, 0), (B, A)), ((3, 0), (2, 1), (A, B))],
+)
+def test_gpus_of_several_types_are_added_up(
+    of_a: tuple[int, int], of_b: tuple[int, int], order: tuple[JobId, ...]
+) -> None:
+    """Jobs with as many are named in the order of their ids."""
+    choices = [
+        choice(
+            job_id, Gang.of({NodeId(f"node-{number}"): gpus for number, gpus in enumerate(own, 1) if gpus})
+        )
+        for job_id, own in ((A, of_a), (B, of_b))
+    ]
+    [left] = made(two_types(), *choices, left=(Left(job_id=C, reason=Waiting.OUTWEIGHED),)).left_out
+    assert left.held_by == order
 
 
 def test_running_jobs_hold_gpus_that_a_fragment_plan_does_not_give() -> None:
