@@ -107,6 +107,13 @@ def test_a_type_that_the_job_names_is_waited_for_during_its_patience(rounds: int
         assert found.pending is pending
 
 
+def test_a_type_is_waited_for_from_the_first_round_on_unless_there_is_no_patience() -> None:
+    state = state_of(n1="A")
+    drain(state, "n1")
+    assert needs(state, job("A"), patience=1).pending
+    assert needs(state, job("A"), patience=0).settled
+
+
 def test_a_job_waits_for_no_type_that_it_does_not_name_if_it_can_use_another() -> None:
     state = state_of(n1="A", n2="B")
     drain(state, "n1")
@@ -144,6 +151,7 @@ def test_a_program_that_two_nodes_lack_is_missing_on_every_type() -> None:
     found = needs(state, job(absent=lacking("n2", "n1")))
     assert found.excluded == dict.fromkeys((A, B), "on n1, n2: no train.py on n2")
     assert (found.failed, found.wanted) == (True, ())
+    assert list(needs(state, job(absent=lacking("n1", "n2", "n4"))).excluded) == [A, B]
     across = needs(state, job(absent=lacking("n1", "n4")))
     assert list(across.excluded) == [A, B]
 
@@ -176,6 +184,7 @@ def test_while_a_node_of_the_type_measures_the_workload_its_program_is_not_missi
         ({"gpu_type": B}, [A]),
         ({"gpu_type": A, "failure": "no train.py"}, [A, B]),
         ({"gpu_type": A, "fingerprint": THEIRS}, [A, B]),
+        ({"gpu_type": A, "fingerprint": Fingerprint("")}, [A, B]),
     ):
         state = state_of(n1="A", n2="A", n3="B")
         runs(state, **run)
