@@ -317,6 +317,15 @@ def test_a_refusal_has_the_reason_that_the_node_gave() -> None:
     assert refusal_of(bench.tell(stopped)) == "its disk is full"
 
 
+def test_a_worker_that_comes_up_once_its_stop_is_ordered_is_not_ordered_to_stop_again() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.plan(placement)
+    assert kinds(bench.plan()) == [StopOrdered]
+    assert bench.come_up(placement) == []
+    assert kinds(bench.stop(placement, A, Outcome.CHECKPOINTED)) == [PlacementRefused]
+
+
 def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
     bench = Bench()
     bench.plan(place("p1", a=2, b=2), at=10.0)
