@@ -1,7 +1,5 @@
 """What each mode means, on the worked examples of the papers' notes."""
 
-import ast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +9,6 @@ from schemas.ids import NodeId, RotaId
 from schemas.placement import Forked, Gang, Lockstep, Mode, Proportional, Relaxed, Sync
 from shared.domain import gangs, in_turns
 from shared.domain.tally import Tally
-from tests.docs.pages import SOURCES, name
-from tests.paths import ROOT
 
 A, B, C, D, E = (NodeId(name) for name in "abcde")
 T4, V100 = NodeId("t4"), NodeId("v100")
@@ -254,33 +250,6 @@ def test_a_gang_without_a_lost_node_has_the_other_nodes() -> None:
     assert rest is not None
     assert rest.nodes == (B, C, D, E)
     assert gangs.without(Gang.of({A: 1}), A) is None
-
-
-RUNS_OR_PLANS = {
-    "hopyard/lab/bench/planning/instances.py",
-    "hopyard/lab/bench/switching.py",
-    "loadgen/world/emulated.py",
-    "loadgen/world/learnt.py",
-    "loadgen/world/rotas.py",
-    "loadgen/world/table.py",
-    "services/agent/process/runner.py",
-}
-"""worlds and runners, which say what they run, and what is benchmarked"""
-
-
-def test_only_modules_that_run_or_plan_a_mode_name_it() -> None:
-    """One struct, one meaning, one branch of the world: all others ask `gangs` for a mode."""
-    others = {mode.__name__ for mode in Sync.__args__} - {"Lockstep"}
-    naming = {
-        name(path)
-        for path in SOURCES
-        if ROOT / "tests" not in path.parents
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.module == "schemas.placement"
-        if others & {alias.name for alias in node.names}
-    }
-    policies = {one for one in naming if one.startswith("services/planner/policies/")}
-    assert naming - policies == {"shared/domain/gangs.py", *RUNS_OR_PLANS}
 
 
 def test_a_gpu_that_waits_shows_a_pace_of_its_own() -> None:
