@@ -9,6 +9,7 @@ from schemas.base import Event
 from schemas.calibration import Ring
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
+from schemas.codec import decode_fact, encode
 from schemas.events import GangFormed, NodeJoined, StartOrdered, StopOrdered
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
@@ -127,8 +128,11 @@ class Bench:
         self.perform(self.core.resume(0.0))
 
     def tell(self, message: Event | Report | GpusSeen, at: float = 0.0) -> list[Event]:
-        """Handle it and all that follows; the facts that were published."""
+        """Handle it, a fact as the stream brings it, and all that follows; the facts that were published."""
         if isinstance(message, Event):
+            read = decode_fact(encode(message))
+            assert read is not None
+            message = read
             self.log.append(message)
         return self.perform(self.core.handle(message, at))
 

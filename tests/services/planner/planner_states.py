@@ -57,7 +57,7 @@ def runs(
 ) -> None:
     """It trains from then on; its start took as long as is assumed of any."""
     comes_up(state, job_id, gang, place, at=at - START_S, share=share)
-    fold(state, started(job_id, at=at, place=place, on=gang))
+    fold(state, started(job_id, at=at, place=place, on=Gang(gang.members, gang.sync)))
 
 
 def there(state: State, job_id: JobId) -> Placement:

@@ -65,6 +65,7 @@ def test_a_node_closes_once_no_start_is_worthwhile() -> None:
     one.tell(going(1_000.0), joined(STAYS, modes=MODES))
     state = one.core.state
     assert closed(state, closes_at(1_000.0) - 1.0, SETTINGS) == frozenset()
+    assert closed(state, closes_at(1_000.0), SETTINGS) == frozenset()
     assert closed(state, closes_at(1_000.0) + 1.0, SETTINGS) == {GOES}
     one.tell(NodeDrained(at=900.0, node_id=GOES, life="1"))
     assert closed(state, 900.0, SETTINGS) == frozenset()
