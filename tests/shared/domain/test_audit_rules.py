@@ -357,6 +357,7 @@ REFUSED = PlacementRefused(
         (msgspec.structs.replace(REFUSED, placement_id=PlacementId("pl-9")), False),
         (cancelled("a"), True),
         (cancelled("b"), False),
+        (cancelled("A"), False),
         (lost(NODE), True),
         (lost("node-2"), False),
         (joined(gpus=4, life="2"), True),
