@@ -104,7 +104,6 @@ def _admit(state: State, placement: Placement, plan: PlanPublished) -> Iterator[
             job_id=placement.job_id,
             plan_id=plan.plan_id,
             gang=placement.gang,
-            round=plan.round,
         )
     )
 
@@ -140,7 +139,6 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
                     plan_id=plan_id,
                     gang=Gang.of({run.node_id: 1}),
                     profile=True,
-                    round=opened.round,
                 )
             )
 

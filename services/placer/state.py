@@ -41,7 +41,6 @@ class Placed(msgspec.Struct, kw_only=True):
     gang: Gang
     profile: bool = False
     """a measurement on one GPU, not training"""
-    round: int = 0
     number: int = 0
     """its number in the order in which placements were added"""
     refused: bool = False

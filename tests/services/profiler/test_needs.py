@@ -171,6 +171,12 @@ def test_a_program_that_all_open_nodes_of_a_type_lack_is_missing_there() -> None
     assert needs(state, job(absent=lacking("n1"))).wanted == (A, B)
 
 
+def test_nodes_of_other_types_that_lack_it_too_change_nothing_of_that() -> None:
+    state = state_of(n1="A", n2="B", n3="B")
+    found = needs(state, job(measured=True, absent=lacking("n1", "n2")))
+    assert (list(found.excluded), found.wanted) == ([A], (B,))
+
+
 def test_a_type_without_an_open_node_is_away_and_not_without_the_program() -> None:
     state = state_of(n1="A", n2="B", n3="B")
     drain(state, "n1")

@@ -34,6 +34,8 @@ def test_in_lockstep_the_slowest_gpu_decides_for_all() -> None:
     gang = Gang.of(MIXED)
     assert gangs.throughput(gang, rates(gang, RESNET_18), 128) == pytest.approx(3 * 275.0)
     assert gangs.batches(gang, 128) == ((128, 128), (128,))
+    assert gangs.tasks(gang) == ((1, 1), (1,))
+    assert gangs.in_words(Gang.of(MIXED, Lockstep())) == ""
     assert gangs.global_batch(gang, 128) == 384
     assert gangs.learning_rate(gang, {1: 0.1, 3: 0.3}) == 0.3
     assert gangs.leaders(gang) == (T4,)
