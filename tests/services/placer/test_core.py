@@ -275,12 +275,13 @@ def test_the_completion_of_a_job_that_never_started_is_void() -> None:
 def test_placements_that_end_together_are_stopped_in_the_order_of_their_plans() -> None:
     """Whatever the order of the facts about them."""
     bench = Bench()
-    for placement in (place("p1", a=2), place("p2", OTHER, a=2)):
+    bench.submit(THIRD)
+    for placement in (place("p1", a=1), place("p2", OTHER, a=1), place("p3", THIRD, a=1)):
         bench.plan(placement, kind=PlanKind.FRAGMENT)
-    older, newer = bench.core.state.placements.values()
-    for placed in (newer, older):
+    placements = list(bench.core.state.placements.values())
+    for placed in reversed(placements):
         bench.core.state.stop(placed, PreemptReason.PLAN)
-    assert bench.core.state.take_changed() == [older, newer]
+    assert bench.core.state.take_changed() == placements
 
 
 def test_when_the_leader_is_done_the_others_are_stopped() -> None:
