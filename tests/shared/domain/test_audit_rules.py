@@ -9,7 +9,7 @@ from schemas.events import JobPreempted, PlacementRefused, PreemptReason, StartO
 from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Cause, Placement, PlanKind
-from shared.domain.audit import Violation, audit
+from shared.domain.audit import Audit, Violation, audit
 from tests.fact_builders import (
     JOB,
     K80,
@@ -263,6 +263,15 @@ def test_no_plan_takes_the_place_of_a_job_that_is_not_preemptible() -> None:
         assert rules(*bound(preemptible=False, made_from=made_from), taken("plan-2")) == expected
 
 
+def test_the_newest_plans_are_remembered() -> None:
+    done = Audit(kept=2)
+    for seq, fact in enumerate([*bound(preemptible=False, made_from=8), taken("plan-2")], start=1):
+        if seq == 9:
+            done.take(seq, plan(plan_id=PlanId("plan-1"), left_out=(left_out(),)))
+        done.take(seq, fact)
+    assert [one.rule for one in done.found()] == ["place-taken"]
+
+
 def test_a_place_may_be_taken_from_a_preemptible_job_or_for_another_reason_than_a_plan() -> None:
     assert rules(*bound(preemptible=True, made_from=9), taken("plan-2")) == []
     log = bound(preemptible=False, made_from=9)
@@ -314,7 +323,7 @@ def test_what_a_worker_that_does_not_lead_counted_is_not_the_jobs() -> None:
 def test_a_measurement_counts_no_samples() -> None:
     log = [joined(), *in_queue(), opened(profile_run(place="pf-1"))]
     order = start_ordered(place="pf-1", profile_iterations=20)
-    assert rules(*log, order, checkpointed(place="pf-1"), preempted(place="pf-1", samples_done=500.0)) == [
+    assert rules(*log, order, checkpointed(place="pf-1"), preempted(place="pf-1", samples_done=600.0)) == [
         "state-table"
     ]
 

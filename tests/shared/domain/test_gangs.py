@@ -27,6 +27,37 @@ def test_every_mode_has_a_meaning() -> None:
     assert all(issubclass(mode, Mode) for mode in gangs.MEANINGS)
 
 
+@pytest.mark.parametrize(
+    ("sync", "copies", "resident", "fills_any_room"),
+    [
+        (Lockstep(), False, False, False),
+        (Proportional(samples=(2, 1)), False, False, False),
+        (Forked(shares=(0.5, 0.5)), True, False, False),
+        (Relaxed(tasks=((1, 1), (1,))), False, True, True),
+    ],
+)
+def test_what_a_mode_means_for_a_job_s_processes(
+    sync: Sync,
+    copies: bool,  # noqa: FBT001
+    resident: bool,  # noqa: FBT001
+    fills_any_room: bool,  # noqa: FBT001
+) -> None:
+    gang = Gang.of({A: 2, B: 1}, sync)
+    assert gangs.merges(gang) is copies
+    assert gangs.resident(gang) is resident
+    assert gangs.fill_any_room([Lockstep, type(sync)]) is fills_any_room
+    assert not gangs.retimes(gang, gang)
+    assert gangs.keeps(gang, gang) is not copies
+    assert gangs.share(gang, A) == (0.5 if copies else 1.0)
+
+
+@pytest.mark.parametrize("sync", [Lockstep(), Proportional(samples=(2, 1))])
+def test_only_a_gang_of_a_rota_takes_other_turns(sync: Sync) -> None:
+    present = Gang.of({A: 2, B: 1}, sync)
+    for wanted in (Gang.of({A: 2, B: 1}), Gang.of({A: 1, B: 2}), Gang.of({A: 2, B: 2})):
+        assert not gangs.retimes(present, wanted)
+
+
 # ---- lockstep
 
 

@@ -217,7 +217,7 @@ def test_a_gang_of_copies_is_kept_only_where_the_job_has_to_stay(held: bool, pla
     state = state_of(A, nodes=2)
     runs(state, A, COPIES, "pl-a")
     frame = frame_of(state, stays=stays_in(state, A) if held else None)
-    plan = made(state, choice(A, COPIES), frame=frame)
+    plan = made(state, choice(A, Gang(COPIES.members, COPIES.sync)), frame=frame)
     assert [each.placement_id for each in plan.placements] == [place]
 
 
