@@ -330,7 +330,13 @@ def test_a_measurement_counts_no_samples() -> None:
 
 def test_a_completed_job_did_its_samples_to_within_rounding() -> None:
     log = [joined(), *in_queue(), *running(), worker_stopped(samples_done=2000.0)]
-    for samples, expected in ((999.0, ["work-undone"]), (999.9999, []), (1000.0, []), (1001.0, [])):
+    for samples, expected in (
+        (999.0, ["work-undone"]),
+        (999.995, ["work-undone"]),
+        (999.9999, []),
+        (1000.0, []),
+        (1001.0, []),
+    ):
         assert rules(*log, completed(samples_done=samples)) == expected
     assert details(*log, completed(samples_done=999.0)) == [f"{JOB} did 999 of 1000 samples"]
 
