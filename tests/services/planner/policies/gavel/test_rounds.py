@@ -10,7 +10,14 @@ from schemas.ids import JobId
 from schemas.placement import Configuration
 from services.planner.policies.gavel.memory import Entry, Memory, Now, read, received_since, written
 from services.planner.policies.gavel.placing import RoundJob, consolidated, in_worker_order
-from services.planner.policies.gavel.rounds import fastest_first, priorities, reset_due, taken
+from services.planner.policies.gavel.rounds import (
+    NEVER_RUN,
+    deficits,
+    fastest_first,
+    priorities,
+    reset_due,
+    taken,
+)
 from services.planner.policies.gavel.shares import Demand
 from services.planner.policies.kit.gangs import pools
 from services.planner.policies.kit.type_order import listed_first
@@ -48,12 +55,54 @@ def test_a_priority_is_the_share_due_by_the_share_received() -> None:
     assert result == pytest.approx(np.array([[0.6 / 0.25, 0.0], [0.4 / 0.75, 0.0]]))
 
 
+def test_who_has_received_no_time_comes_before_all_others() -> None:
+    """Of the first type the second job has had none; of the second type no job has."""
+    share, time = np.array([[0.6, 0.2], [0.1, 0.0], [0.0, 0.3]]), np.array([[0.5, 0.0], [0.0, 0.0], [0.5, 0.0]])
+    result = priorities(share, np.ones(share.shape), time, time.sum(axis=0))
+    assert result.tolist() == [[1.2, 0.2 * NEVER_RUN], [0.1 * NEVER_RUN, 0.0], [0.0, 0.3 * NEVER_RUN]]
+    assert np.sort(result[:, 0]).tolist() == [0.0, 1.2, 1e8]
+
+
+def test_a_deficit_is_what_was_due_less_what_was_received() -> None:
+    before, share, received = np.array([[5.0, -7.0]]), np.array([[0.5, 0.25]]), np.array([[30.0, 50.0]])
+    assert deficits(before, share, received, 100.0).tolist() == [[25.0, -32.0]]
+
+
 def test_the_least_served_run_first_and_on_one_type_only() -> None:
     assert order((1.0, 9.0), (2.0, 1.0)) == [(1, 0), (0, 1)]
 
 
 def test_a_deficit_decides_between_equals_and_then_the_earlier_job() -> None:
     assert order((1.0,), (1.0,), (1.0,), free=(3,), deficit=(0.0, 5.0, 0.0)) == [(1, 0), (0, 0), (2, 0)]
+
+
+def test_of_equal_priority_and_deficit_the_larger_share_is_first() -> None:
+    found = taken(
+        np.ones((3, 1)),
+        np.zeros((3, 1)),
+        np.array([[0.2], [0.3], [0.2]]),
+        speed=np.ones((3, 1)),
+        gang=np.ones(3, dtype=np.int32),
+        free=np.array([2], dtype=np.int32),
+        order=[0],
+        owed_only=False,
+    )
+    assert found == [(1, 0), (0, 0)]
+
+
+def test_no_job_runs_on_a_type_on_which_it_has_no_speed() -> None:
+    """Not even on GPUs that are left over."""
+    found = taken(
+        np.array([[0.0, 0.0], [1.0, 0.0]]),
+        np.zeros((2, 2)),
+        np.zeros((2, 2)),
+        speed=np.array([[0.0, 2.0], [1.0, 0.5]]),
+        gang=np.ones(2, dtype=np.int32),
+        free=np.array([2, 2], dtype=np.int32),
+        order=[0, 1],
+        owed_only=False,
+    )
+    assert found == [(1, 0), (0, 1)]
 
 
 def test_a_gang_that_does_not_fit_is_passed_over() -> None:
@@ -69,6 +118,9 @@ def test_left_over_gpus_serve_jobs_without_a_share(
 
 def test_the_type_on_which_jobs_come_closest_to_their_best_is_first() -> None:
     assert fastest_first(np.array([[1.0, 2.0], [30.0, 20.0], [1.0, 9.0]])) == [1, 0]
+    # 0.9 + 0.9 + 1/3, 1 + 1/3 + 1/3 and 0.1 + 1 + 1: the first is no job's best
+    assert fastest_first(np.array([[0.9, 1.0, 0.1], [2.7, 1.0, 3.0], [0.1, 0.1, 0.3]])) == [0, 2, 1]
+    assert fastest_first(np.array([[0.1, 0.3], [0.3, 0.1]])) == [0, 1]
 
 
 def test_types_that_are_not_listed_come_after_those_that_are() -> None:
@@ -80,7 +132,9 @@ def test_types_that_are_not_listed_come_after_those_that_are() -> None:
     [
         (None, 5.0, True, False, True),
         (100.0, 2020.0, True, False, True),
+        (100.0, 2021.0, True, False, True),
         (100.0, 2019.0, True, False, False),
+        (100.0, 2019.0, True, True, False),
         (100.0, 9999.0, False, False, False),
         (0.0, 360.0, True, False, False),
         (0.0, 360.0, True, True, True),

@@ -13,7 +13,6 @@ from schemas.placement import Gang, Proportional
 from services.planner.policies.contract.decision import fault
 from services.planner.policies.contract.view import View
 from services.planner.policies.jps.completion import completion_s, isolated_s, jain
-from services.planner.policies.jps.packing import packing
 from services.planner.policies.jps.shares import shared_by_speed
 from services.planner.policies.jps.splits.dealing import dealt, dealt_by_type, grown, shuffled
 from services.planner.policies.jps.splits.exact import optimum, vectors
@@ -169,7 +168,7 @@ def test_like_gpus_are_in_lockstep(gpus: list[int], batch_size: int) -> None:
     assert not isinstance(gang.sync, Proportional)
 
 
-# ---- taking part, packing, dealing
+# ---- taking part, dealing
 
 needs = st.lists(
     st.tuples(st.frozensets(st.integers(0, 2), min_size=1), st.integers(1, 4)), min_size=1, max_size=5
@@ -200,24 +199,6 @@ def test_a_job_takes_part_if_it_has_room_beside_those_before_it(
 def test_gpus_that_jobs_can_have_together_are_no_more_than_their_types() -> None:
     assert placeable_gpus({frozenset({0}): 5, frozenset({0, 1}): 5}, [3, 4]) == 7
     assert placeable_gpus({frozenset({0}): 5, frozenset({0, 1}): 2}, [3, 4]) == 5
-
-
-@given(
-    st.lists(st.integers(1, 4), min_size=1, max_size=4),
-    st.lists(st.integers(0, 5), min_size=1, max_size=3),
-)
-def test_packing_gives_each_job_its_gpus_on_few_nodes(sizes: list[int], counts: list[int]) -> None:
-    nodes = [unlike(f"t4-{index}", gpus, "t4") for index, gpus in enumerate(sizes)]
-    counts = [min(count, sum(sizes)) for count in counts]
-    if sum(counts) > sum(sizes):
-        return
-    places = packing(nodes).places(np.array(counts, dtype=np.int32)[:, None], [{} for _ in counts])
-    assert [sum(place.values()) for place in places] == counts
-    for one in nodes:
-        assert sum(place.get(one.node_id, 0) for place in places) <= one.gpus
-    largest = int(np.argmax(counts))
-    in_order = np.cumsum(sorted(sizes, reverse=True))
-    assert len(places[largest]) == int(np.searchsorted(in_order, counts[largest])) + (counts[largest] > 0)
 
 
 @given(resets())
