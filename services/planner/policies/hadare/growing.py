@@ -1,10 +1,11 @@
 """Assignments that are too large for `exact`: by marginal gain, then by exchanges. Pure.
 
 `grown` always gives the next copies to the job that gains most by each, on the fastest nodes that it can
-have. It gives one copy, or the number of copies with the largest mean gain, since a second copy may not be
-worth its overhead before there is a third. No job gets copies by which it gains nothing. A job's gains only
-fall as it gets copies and as nodes fill up, so a gain is computed again only when its job is first in the
-queue.
+have; of nodes that run no copies a job may keep its own instead. It gives one copy, or the number of copies
+with the largest mean gain, since a second copy may not be worth its overhead before there is a third. No job
+gets copies by which it gains nothing. A job's gains fall as it gets copies and as nodes fill up, so a gain
+is computed again only when its job is first in the queue. It rises, rarely, when the node that the job has
+becomes the fastest of those left; then the job comes somewhat later than it should.
 
 `exchanged` then gives the place of a copy to another job, or swaps the places of two copies, as long as that
 helps.
@@ -76,17 +77,19 @@ class _Growth:
     def _next(self, job: int) -> tuple[float | None, Ints]:
         """The mean gain of the next copies, and their nodes.
 
-        Copies go on nodes that run copies; a job without any may go on one other node, where it runs alone.
+        Copies go on nodes that run copies; a job without any may go on one other node, where it runs alone:
+        the fastest, or the one that it has.
         """
         nodes = self._open(job)
-        forks = self._forking.forks[nodes]
         if self._alone[job]:
             return None, nodes[:0]
-        if forks.all():
-            return self._best(job, nodes)
-        alone = self._best(job, nodes[~forks][: 0 if self._copies[job] else 1])
-        copies = self._best(job, nodes[forks])
-        return max(copies, alone, key=lambda found: -math.inf if found[0] is None else found[0])
+        forks = self._forking.forks[nodes]
+        options = [nodes[forks]]
+        if not self._copies[job] and not forks.all():
+            others = nodes[~forks]
+            options += [others[:1], others[others == self._forking.home[job]]]
+        found = [self._best(job, option) for option in options]
+        return max(found, key=lambda one: -math.inf if one[0] is None else one[0])
 
     def _best(self, job: int, nodes: Ints) -> tuple[float | None, Ints]:
         """The first nodes of those given, as many as have the largest mean gain; and that gain."""

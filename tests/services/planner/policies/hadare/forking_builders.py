@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from hypothesis import strategies as st
@@ -87,6 +87,84 @@ def _gain(forking: Forking, on: Flags, job: int, node: int) -> float:
     more = on.copy()
     more[job, node] = True
     return float(forking.values(more)[job] - forking.values(on)[job])
+
+
+def unlike(seed: int) -> Forking:
+    """Three to seven jobs on as many nodes, of which some run no copies; no two figures are equal."""
+    draw = np.random.default_rng(seed)
+    jobs, nodes = draw.integers(3, 8, 2).tolist()
+    speed = draw.uniform(0.5, 10.0, (jobs, nodes)) * (draw.random((jobs, nodes)) < 0.85)
+    speed[:, 0] = np.maximum(speed[:, 0], 0.5 + np.arange(jobs) / 7)
+    home = np.where(draw.random(jobs) < 0.5, draw.permutation(max(jobs, nodes))[:jobs] % nodes, NOWHERE)
+    return forking(
+        speed.tolist(),
+        draw.uniform(300.0, 5_000.0, jobs).tolist(),
+        gpus=draw.integers(1, 3, jobs).tolist(),
+        idle=draw.integers(1, 4, nodes).tolist(),
+        most=int(draw.integers(1, nodes + 1)),
+        elapsed_s=float(draw.choice([0.0, 200.0])),
+        start_s=float(draw.choice([0.0, 15.0, 60.0])),
+        copy_s=float(draw.choice([0.0, 5.0])),
+        period_s=float(draw.choice([90.0, 360.0, math.inf])),
+        home=home.tolist(),
+        forks=(draw.random(nodes) < draw.choice([0.5, 1.0])).tolist(),
+    )
+
+
+def by_gain(forking: Forking) -> Flags:
+    """Copies to the job that gains most by each, one after another; every possible step is looked at."""
+    on = no_copies(forking)
+    while True:
+        steps = {
+            (job, nodes): float((forking.values(_with(on, job, nodes)) - forking.values(on))[job])
+            / len(nodes)
+            for job in range(len(on))
+            for nodes in _steps(forking, on, job)
+        }
+        if max(steps.values(), default=0.0) <= 0.0:
+            return on
+        on = _with(on, *max(steps, key=steps.__getitem__))
+
+
+def _steps(forking: Forking, on: Flags, job: int) -> Iterator[tuple[int, ...]]:
+    """The next nodes that a job might get together."""
+    fits = (forking.speed[job] > 0) & ~on[job] & (forking.free(on) >= forking.gpus[job])
+    fastest = sorted(np.flatnonzero(fits).tolist(), key=lambda node: -forking.speed[job, node])
+    copies, lone = ([node for node in fastest if forking.forks[node] == runs] for runs in (True, False))
+    has = int(on[job].sum())
+    if any(on[job] & ~forking.forks):
+        return
+    for count in range(1, min(len(copies), int(forking.most[job]) - has) + 1):
+        yield tuple(copies[:count])
+    if not has:
+        yield from ((node,) for node in lone if node in (lone[0], forking.home[job]))
+
+
+def _with(on: Flags, job: int, nodes: Sequence[int]) -> Flags:
+    more = on.copy()
+    more[job, list(nodes)] = True
+    return more
+
+
+def after_one_exchange(forking: Forking, on: Flags) -> Iterator[Flags]:
+    """All assignments in which one copy is another job's, or two copies have swapped their nodes."""
+    copies = [(job, node) for job, node in np.argwhere(on).tolist()]
+    for job, node in copies:
+        for other in range(len(on)):
+            if not on[other, node] and forking.speed[other, node] > 0:
+                yield _moved(on, {(job, node)}, {(other, node)})
+    for (job, node), (other, place) in combinations(copies, 2):
+        able = forking.speed[job, place] > 0 and forking.speed[other, node] > 0
+        if able and not on[job, place] and not on[other, node]:
+            yield _moved(on, {(job, node), (other, place)}, {(job, place), (other, node)})
+
+
+def _moved(on: Flags, gone: set[tuple[int, int]], new: set[tuple[int, int]]) -> Flags:
+    moved = on.copy()
+    for cells, value in ((gone, False), (new, True)):
+        for cell in cells:
+            moved[cell] = value
+    return moved
 
 
 def brute_force(forking: Forking) -> float:

@@ -12,19 +12,26 @@ from hypothesis import strategies as st
 from services.planner.policies.hadare import exact as exact_module
 from services.planner.policies.hadare.exact import exact
 from services.planner.policies.hadare.forking import Forking, bound, no_copies
-from services.planner.policies.hadare.growing import exchanged, grown
+from services.planner.policies.hadare.growing import LEAST, exchanged, grown
 from services.planner.solver.budget import Budget
+from shared.domain.arrays import Flags
 from tests.services.planner.policies.hadare.forking_builders import (
+    after_one_exchange,
     allowed,
     brute_force,
+    by_gain,
     extensible,
     forking,
     forkings,
     shared,
+    unlike,
 )
 
 P_AND_Q = forking([[10, 4, 2], [3, 3, 3]], [600, 360])
 """example E7: P and Q on nodes a, b, c"""
+UNLIKE = [unlike(seed) for seed in range(80)]
+RISES = 7
+"""in which a gain rises: the node that a job has becomes the fastest of those left, and runs copies"""
 
 
 def worth(of: Forking, owners: list[int]) -> float:
@@ -75,6 +82,33 @@ def test_growth_and_exchanges_keep_to_the_rules(of: Forking) -> None:
         assert not extensible(of, on)
     assert of.values(better).sum() >= of.values(first).sum() * (1 - 1e-9)
     assert brute_force(of) <= bound(of) * (1 + 1e-9)
+
+
+def test_copies_go_to_the_job_that_gains_most_by_each() -> None:
+    for seed, of in enumerate(UNLIKE):
+        assert (grown(of, no_copies(of), Budget()) == by_gain(of)).all() == (seed != RISES)
+
+
+def helps(of: Forking, on: Flags) -> bool:
+    """Whether one exchange makes the assignment better."""
+    least = of.values(on).sum() * (1 + 2 * LEAST)
+    return any(of.values(one).sum() > least for one in after_one_exchange(of, on) if allowed(of, one))
+
+
+def test_no_exchange_is_left_that_helps() -> None:
+    """Neither another owner of one copy nor a swap of two; growth by gain alone leaves such exchanges."""
+    first = [grown(of, no_copies(of), Budget()) for of in UNLIKE]
+    then = [exchanged(of, on, Budget()) for of, on in zip(UNLIKE, first, strict=True)]
+    assert all(map(allowed, UNLIKE, then))
+    assert not any(map(helps, UNLIKE, then))
+    assert sum(map(helps, UNLIKE, first)) > len(UNLIKE) / 5
+
+
+def test_a_job_stays_on_a_node_of_its_own_unless_another_is_worth_the_start() -> None:
+    """600 samples: 60 s where it is; elsewhere 15 s for the start and 50 or 40 s."""
+    for fast, node in ((12.0, 0), (15.0, 1)):
+        of = forking([[10.0, fast]], [600.0], start_s=15.0, home=[0], forks=[False, False])
+        assert grown(of, no_copies(of), Budget())[0].tolist() == [node == 0, node == 1]
 
 
 def test_exchanges_come_near_the_best() -> None:
@@ -148,6 +182,23 @@ def test_exchanges_end_when_the_budget_is_spent() -> None:
     of = forking(random.uniform(1, 10, (20, 10)).tolist(), random.uniform(1e3, 1e5, 20).tolist())
     first = grown(of, no_copies(of), Budget())
     assert (exchanged(of, first, Budget(seconds=0.0)) == first).all()
+
+
+def test_growth_and_exchanges_charge_for_what_they_compute() -> None:
+    """Of one job: a gain before and after each of its two copies, and then a look at each of them."""
+    of, budget = forking([[10.0, 4.0]], [600.0]), Budget()
+    on = grown(of, no_copies(of), budget)
+    assert budget.spent_s == pytest.approx(3 * 3e-5 + 2 * 7e-8, rel=1e-9)
+    assert (exchanged(of, on, budget) == on).all()
+    assert budget.spent_s == pytest.approx(3 * 3e-5 + 2 * 7e-8 + 2 * (1e-4 + 3 * 7e-8), rel=1e-9)
+
+
+@pytest.mark.parametrize(("jobs", "steps"), [(1, 8 * 16), (2, 16 * 16), (4, (32 + 2 * 16) * 16)])
+def test_what_is_exact_charges_for_the_ways_to_divide_its_places(jobs: int, steps: int) -> None:
+    """Four places: for each of 16 sets, every place of every job, and of each job but two every set."""
+    budget = Budget()
+    assert exact(forking([[10.0, 4.0, 3.0, 2.0]] * jobs, [600.0] * jobs), budget) is not None
+    assert budget.spent_s == pytest.approx(steps * 5e-9, rel=1e-9)
 
 
 @given(of=forkings(alike=True), extra=st.integers(1, 5))
