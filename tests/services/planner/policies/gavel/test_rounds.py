@@ -57,7 +57,10 @@ def test_a_priority_is_the_share_due_by_the_share_received() -> None:
 
 def test_who_has_received_no_time_comes_before_all_others() -> None:
     """Of the first type the second job has had none; of the second type no job has."""
-    share, time = np.array([[0.6, 0.2], [0.1, 0.0], [0.0, 0.3]]), np.array([[0.5, 0.0], [0.0, 0.0], [0.5, 0.0]])
+    share, time = (
+        np.array([[0.6, 0.2], [0.1, 0.0], [0.0, 0.3]]),
+        np.array([[0.5, 0.0], [0.0, 0.0], [0.5, 0.0]]),
+    )
     result = priorities(share, np.ones(share.shape), time, time.sum(axis=0))
     assert result.tolist() == [[1.2, 0.2 * NEVER_RUN], [0.1 * NEVER_RUN, 0.0], [0.0, 0.3 * NEVER_RUN]]
     assert np.sort(result[:, 0]).tolist() == [0.0, 1.2, 1e8]

@@ -98,10 +98,22 @@ def test_the_time_of_an_exchange_between_gpus_is_weighed() -> None:
 
 
 def test_a_job_with_too_long_a_turn_for_the_others_waits() -> None:
-    """A tenth of the GPU is left; of a job with tasks as long that is one round of nine, of another less."""
+    """A tenth of the GPU is left: rounds of the second would be 7.5 or 8.5 times as long as the first's."""
     first = wants(1, 0.9, exchange_s=0.1)
-    assert len(plan_of([first, wants(1, 0.7)], 1)) == 2
-    assert len(plan_of([first, wants(1, 0.9)], 1)) == 1
+    assert len(plan_of([first, wants(1, 0.75)], 1)) == 2
+    assert len(plan_of([first, wants(1, 0.85)], 1)) == 1
+
+
+def test_a_gpu_on_which_its_turns_are_too_long_does_not_keep_a_job_off_the_others_of_a_room() -> None:
+    """On the first GPU a task would take 2 s beside rounds of 0.2 s."""
+    queue = [
+        wants(1, 0.1, np.inf, exchange_s=0.1),
+        wants(1, np.inf, 2.0, exchange_s=2.0),
+        wants(2, 1.0, 1.0),
+    ]
+    plan = plan_of(queue, 2, held=[Held(gpus=(0, 1), jobs=frozenset({0, 1}))])
+    assert [one.tasks for one in plan] == [{0: 1}, {1: 1}, {1: 2}]
+    assert plan[2].round_s == pytest.approx(4.0)
 
 
 RUNS = Held(gpus=(0, 1), jobs=frozenset({1}))
@@ -129,6 +141,58 @@ def test_a_job_does_not_move_for_slightly_shorter_rounds(elsewhere_s: float, mov
     job = wants(1, 1.0, elsewhere_s, worth=1e4, moving_s=15.0)
     [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
     assert own.tasks == ({1: 1} if moves else {0: 1})
+
+
+@pytest.mark.parametrize(("moving_s", "moves"), [(4.0, True), (6.0, False)])
+def test_a_start_is_weighed_against_what_shorter_rounds_gain(moving_s: float, moves: bool) -> None:  # noqa: FBT001
+    """Ten rounds of 3 s where it is; of 2 s elsewhere, which count 1.25 times, and the start."""
+    job = wants(1, 3.0, 2.0, worth=10.0, moving_s=moving_s)
+    [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
+    assert own.tasks == ({1: 1} if moves else {0: 1})
+
+
+@pytest.mark.parametrize(("warm", "moves"), [((1,), True), ((0,), False)])
+def test_a_start_where_processes_stand_by_costs_only_a_switch(warm: tuple[int, ...], moves: bool) -> None:  # noqa: FBT001
+    job = wants(
+        1, 3.0, 2.0, worth=10.0, moving_s=6.0, switching_s=4.0, stands_by=lambda gpus: set(gpus) <= {*warm}
+    )
+    [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
+    assert own.tasks == ({1: 1} if moves else {0: 1})
+
+
+@pytest.mark.parametrize(("exchange_s", "joins"), [(1.0, True), (0.0, False)])
+def test_a_job_that_leaves_time_to_the_one_that_runs_does_not_drive_it_away(
+    exchange_s: float,
+    joins: bool,  # noqa: FBT001
+) -> None:
+    """6 s on the GPU of the other, 8 s on the idle one; the other's start takes 15 s."""
+    new = wants(2, 3.0, 4.0, exchange_s=exchange_s, between_s=10.0)
+    runs = wants(1, 1.0, 1.0, moving_s=15.0)
+    plan = plan_of([new, runs], 2, held=[Held(gpus=(0,), jobs=frozenset({1}))])
+    assert plan[0].tasks == ({0: 2} if joins else {1: 2})
+
+
+@pytest.mark.parametrize(("moving_s", "grows"), [(7.0, True), (8.0, False)])
+def test_a_job_that_grows_pays_for_its_own_start_once(moving_s: float, grows: bool) -> None:  # noqa: FBT001
+    """Ten rounds of 2 s on its GPU, of 1 s on two: 20 s against 12.5 s and the start."""
+    job = wants(2, 1.0, 1.0, worth=10.0, moving_s=moving_s)
+    [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
+    assert own.tasks == ({0: 1, 1: 1} if grows else {0: 2})
+
+
+def test_a_new_room_may_take_over_the_gpus_of_several() -> None:
+    """Two jobs hold a GPU each, which the first of the queue has together."""
+    first = wants(2, 1.0, 1.0, worth=100.0)
+    held = [Held(gpus=(gpu,), jobs=frozenset({gpu + 1})) for gpu in range(2)]
+    others = [wants(1, 1.0, 1.0, moving_s=15.0) for _ in held]
+    [room] = rooms([first, *others], 2, held=held)
+    assert (room.gpus, room.held, [one.tasks for one in room.blocks]) == ((0, 1), None, [{0: 1, 1: 1}])
+
+
+def test_what_is_kept_has_rounds_by_its_slowest_gpu_and_its_exchange() -> None:
+    stays = wants(5, 2.0, 2.5, exchange_s=0.5, kept={0: 3, 1: 2})
+    [own] = plan_of([stays], 2, held=[Held(gpus=(0, 1), jobs=frozenset({0}), fixed=True)])
+    assert (own.tasks, own.exchange_s, own.round_s) == ({0: 3, 1: 2}, 0.5, 6.5)
 
 
 def test_jobs_share_a_gpu_only_where_their_memory_does() -> None:

@@ -30,6 +30,7 @@ def test_a_job_with_as_many_gpus_as_it_shall_have_keeps_them() -> None:
     """Though on fewer nodes it would leave larger holes, and another job comes first by its size."""
     assert packed({"a": 3, "b": 3}, [3, 2], [{}, {"a": 1, "b": 1}]) == [{"a": 2, "b": 1}, {"a": 1, "b": 1}]
     assert packed({"a": 1, "b": 2}, [1], [{"b": 1}]) == [{"b": 1}]
+    assert packed({"a": 1, "b": 1, "c": 2}, [2], [{"a": 1, "b": 1}]) == [{"a": 1, "b": 1}]
 
 
 @pytest.mark.parametrize("held", [1, 3])
