@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tests.services.planner.policies.hadare.forking_builders import forking, shared
+
 
 class Alone(msgspec.Struct, frozen=True, kw_only=True):
     ends_s: float
@@ -18,8 +20,12 @@ class Alone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def alone(left: float, speeds: Sequence[float], nodes: int, slot_s: float) -> Alone:
-    """`left`: samples; `speeds`: samples/s of its copies, on so many of the `nodes`."""
-    ends_s = left / sum(speeds)
+    """`left`: samples; `speeds`: samples/s of its copies, on so many of the `nodes`.
+
+    When it ends is what its utility as copies says.
+    """
+    of = forking([speeds], [left])
+    ends_s = float(of.scale[0] / of.values(shared(of, [0] * len(speeds)))[0])
     rounds = math.ceil(ends_s / slot_s)
     return Alone(ends_s=ends_s, rounds=rounds, cru_slots=ends_s * len(speeds) / (nodes * slot_s * rounds))
 

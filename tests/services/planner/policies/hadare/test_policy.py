@@ -303,17 +303,22 @@ def test_no_node_idles_while_a_job_could_use_it(seen: View) -> None:
             assert name in places.get(one.job_id, {}) or free[NodeId(name)] < gpus
 
 
-@given(seen=views())
+@given(
+    samples=st.lists(st.floats(1e3, 1e6), min_size=1, max_size=4),
+    every=st.integers(1, 3),
+    start_s=st.sampled_from([0.0, 15.0, 60.0]),
+)
 @limits(max_examples=40, deadline=None)
-def test_a_repeated_plan_moves_no_job(seen: View) -> None:
+def test_a_repeated_plan_moves_no_job(samples: list[float], every: int, start_s: float) -> None:
     """Where the assignment is proven."""
-    seen = in_modes(seen)
-    first = decide("hadare", seen)
-    if first.stage != Stage.OPTIMAL:
-        return
+    jobs = [task(f"x{number}", samples=each, submitted_at=0.0) for number, each in enumerate(samples)]
+    nodes = [node(name, 1, gpus=1, gpu_type=name[0]) for name in ("a", "b1", "b2", "c")]
+    seen = in_modes(msgspec.structs.replace(view(jobs, nodes, at=50.0), restart_s=start_s), every)
+    first = decide("hadare", seen, unlike)
+    assert first.stage == Stage.OPTIMAL
     there = {choice.job_id: _present(choice) for choice in first.choices}
-    jobs = tuple(msgspec.structs.replace(one, present=there.get(one.job_id)) for one in seen.jobs)
-    again = decide("hadare", msgspec.structs.replace(seen, jobs=jobs))
+    moved = tuple(msgspec.structs.replace(one, present=there.get(one.job_id)) for one in seen.jobs)
+    again = decide("hadare", msgspec.structs.replace(seen, jobs=moved), unlike)
     assert chosen(again) == chosen(first)
 
 
