@@ -160,7 +160,7 @@ def test_a_start_where_processes_stand_by_costs_only_a_switch(warm: tuple[int, .
     assert own.tasks == ({1: 1} if moves else {0: 1})
 
 
-@pytest.mark.parametrize(("exchange_s", "joins"), [(1.0, True), (0.0, False)])
+@pytest.mark.parametrize(("exchange_s", "joins"), [(1.0, True), (0.05, False), (0.0, False)])
 def test_a_job_that_leaves_time_to_the_one_that_runs_does_not_drive_it_away(
     exchange_s: float,
     joins: bool,  # noqa: FBT001
@@ -172,10 +172,17 @@ def test_a_job_that_leaves_time_to_the_one_that_runs_does_not_drive_it_away(
     assert plan[0].tasks == ({0: 2} if joins else {1: 2})
 
 
-@pytest.mark.parametrize(("moving_s", "grows"), [(7.0, True), (8.0, False)])
+def test_of_the_rooms_of_others_a_job_joins_the_fastest() -> None:
+    new = wants(1, 0.5, 0.1, exchange_s=0.1)
+    others = [wants(1, 0.1, 0.1, exchange_s=1.0, moving_s=15.0) for _ in range(2)]
+    held = [Held(gpus=(gpu,), jobs=frozenset({gpu + 1})) for gpu in range(2)]
+    assert [one.tasks for one in plan_of([new, *others], 2, held=held)] == [{1: 1}, {0: 1}, {1: 1}]
+
+
+@pytest.mark.parametrize(("moving_s", "grows"), [(4.0, True), (6.0, False)])
 def test_a_job_that_grows_pays_for_its_own_start_once(moving_s: float, grows: bool) -> None:  # noqa: FBT001
-    """Ten rounds of 2 s on its GPU, of 1 s on two: 20 s against 12.5 s and the start."""
-    job = wants(2, 1.0, 1.0, worth=10.0, moving_s=moving_s)
+    """Ten rounds of 3 s on its GPU, of 2 s on two: 30 s against 25 s and the start."""
+    job = wants(2, 1.0, 1.0, exchange_s=1.0, worth=10.0, moving_s=moving_s)
     [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
     assert own.tasks == ({0: 1, 1: 1} if grows else {0: 2})
 
