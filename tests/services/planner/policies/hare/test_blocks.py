@@ -69,6 +69,19 @@ def test_a_gpu_that_is_spoken_for_takes_no_more() -> None:
     assert [one.job for one in plan_of([wants(1, 1.0), wants(1, 1.0)], 1)] == [0]
 
 
+@pytest.mark.parametrize(("busy_s", "jobs"), [(0.97, 2), (0.98, 1), (0.99, 1)])
+def test_a_gpu_with_hardly_any_time_left_takes_no_more(busy_s: float, jobs: int) -> None:
+    """Not even a job whose turns would be short."""
+    assert len(plan_of([wants(1, busy_s, exchange_s=1.0 - busy_s), wants(1, 1e-3)], 1)) == jobs
+
+
+def test_a_job_may_have_only_the_gpus_of_a_room_that_no_other_uses() -> None:
+    """Two tasks on one GPU of its own: on both it would share the first, and exchange between them."""
+    queue = [wants(1, 1.0, np.inf, exchange_s=1.0), wants(2, 1.0, 1.0, between_s=0.5)]
+    plan = plan_of(queue, 2, held=[Held(gpus=(0, 1), jobs=frozenset({0, 1}))])
+    assert [(one.tasks, one.round_s) for one in plan] == [({0: 1}, 2.0), ({1: 2}, 2.0)]
+
+
 def test_a_job_that_can_use_none_of_the_gpus_left_gets_no_gpu() -> None:
     nowhere = wants(1, 1.0, np.inf)
     assert [one.job for one in plan_of([wants(1, 1.0, 1.0), nowhere, wants(1, 1.0, 1.0)], 2)] == [0, 2]
@@ -158,6 +171,12 @@ def test_a_start_where_processes_stand_by_costs_only_a_switch(warm: tuple[int, .
     )
     [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
     assert own.tasks == ({1: 1} if moves else {0: 1})
+
+
+def test_a_switch_that_takes_longer_than_a_start_is_not_made() -> None:
+    job = wants(1, 3.0, 2.0, worth=10.0, moving_s=4.0, switching_s=6.0, stands_by=lambda _: True)
+    [own] = plan_of([job], 2, held=[Held(gpus=(0,), jobs=frozenset({0}))])
+    assert own.tasks == {1: 1}
 
 
 @pytest.mark.parametrize(("exchange_s", "joins"), [(1.0, True), (0.05, False), (0.0, False)])

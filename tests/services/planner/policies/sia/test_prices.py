@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from services.planner.policies.kit.linear import LinearProgram, Matrix
 from services.planner.policies.sia.ilp import Goal, gains
 from services.planner.policies.sia.policy import GAP
 from services.planner.policies.sia.prices import affordable_rounds, prices, solve_priced
@@ -17,6 +18,7 @@ from services.planner.policies.sia.utilities import utilities
 from services.planner.solver import load, solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import NOTHING, Problem, Solution, worth
+from shared.domain.arrays import Floats
 
 EXACT = Effort(gap=0.0, modelled=True, budget_s=1e6)
 
@@ -74,6 +76,32 @@ def test_a_choice_is_worth_at_most_the_bound_less_its_losses(problem: Problem) -
     lost = priced.loss[choice[choice != NOTHING]].sum()
     assert worth(problem, choice) <= priced.bound - lost + 1e-9
     assert priced.loss.min() >= -1e-12
+
+
+def relaxed(problem: Problem) -> tuple[float, Floats]:
+    """The program over fractions of configurations: its value, and such fractions."""
+    column = np.arange(len(problem))
+    answer = LinearProgram(
+        cost=-problem.value,
+        matrix=Matrix(
+            np.concatenate([problem.job, problem.jobs + problem.node]).astype(np.int32),
+            np.concatenate([column, column]).astype(np.int32),
+            np.concatenate([np.ones(len(problem)), problem.gpus]),
+        ),
+        row_lower=np.full(problem.jobs + len(problem.capacity), -np.inf),
+        row_upper=np.concatenate([np.ones(problem.jobs), problem.capacity]),
+    ).solve()
+    assert answer.state == "optimal"
+    return -answer.objective, answer.x
+
+
+@given(problem=programs)
+@limits(max_examples=40, deadline=None)
+def test_the_best_prices_are_those_of_the_program_over_fractions(problem: Problem) -> None:
+    """By duality the bounds are equal, and none of what it takes has a loss."""
+    priced, (value, taken) = prices(problem), relaxed(problem)
+    assert priced.bound == pytest.approx(value, rel=1e-5)
+    assert priced.loss @ taken <= 1e-5 * value
 
 
 def test_with_many_jobs_little_more_than_one_configuration_each_is_solved() -> None:
