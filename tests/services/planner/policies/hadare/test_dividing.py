@@ -71,6 +71,13 @@ def test_e5_among_all_as_printed() -> None:
     assert left == [3000, 412, 56, 8, 1, 0]
 
 
+def test_all_nodes_take_part_in_the_division_if_any_copy_gets_a_step() -> None:
+    """Of two steps none is for the first or the last of the copies."""
+    for speeds in ([0.1, 5.0], [5.0, 0.1], [0.1, 5.0, 0.1]):
+        found = shares(np.array(speeds), 5.0, 2)
+        assert found == pytest.approx([speed / (sum(speeds) + 5.0) for speed in speeds])
+
+
 def test_a_job_with_only_a_slow_node_still_gets_the_last_step() -> None:
     """A fiftieth of one step, rounded, would be none for ever."""
     assert quotas(1, [0.5], 25.0) == [1]

@@ -138,9 +138,9 @@ def test_a_job_ahead_in_the_queue_joins_a_running_job_s_room_without_moving_it()
     assert (room.held, room.gpus, [block.job for block in room.blocks]) == (0, (0, 1), [0, 1])
 
 
-@pytest.mark.parametrize(("moving_s", "kept"), [(0.5, False), (15.0, True)])
+@pytest.mark.parametrize(("moving_s", "kept"), [(3.0, False), (7.0, True)])
 def test_a_room_ends_where_that_is_worth_its_jobs_starts(moving_s: float, kept: bool) -> None:  # noqa: FBT001
-    """The room is of one GPU; on two a round is half as long."""
+    """The room is of one GPU; on two a round is half as long: 5 s against 10 s, weighed by its worth."""
     queue = [wants(2, 1.0, 1.0, worth=5.0), wants(1, 1.0, 1.0, moving_s=moving_s)]
     found = rooms(queue, 2, held=[Held(gpus=(0,), jobs=frozenset({1}))])
     assert ([room.gpus for room in found if room.held == 0] == [(0,)]) is kept
@@ -215,6 +215,79 @@ def test_a_new_room_may_take_over_the_gpus_of_several() -> None:
     assert (room.gpus, room.held, [one.tasks for one in room.blocks]) == ((0, 1), None, [{0: 1, 1: 1}])
 
 
+def test_a_new_room_takes_idle_gpus_before_those_of_others() -> None:
+    """It needs two; one is idle, so only one of the two that are held is taken over."""
+    first = wants(2, 1.0, 1.0, 1.0, worth=100.0)
+    held = [Held(gpus=(gpu,), jobs=frozenset({job})) for gpu, job in ((0, 1), (2, 2))]
+    plan = plan_of([first, *[wants(1, 1.0, 1.0, 1.0, moving_s=15.0)] * 2], 3, held=held)
+    assert plan[0].tasks == {0: 1, 1: 1}
+
+
+def test_gpus_that_a_new_room_leaves_of_another_make_a_room_of_their_own() -> None:
+    """The first takes the second of two GPUs that the other holds, and one that is idle."""
+    first = wants(2, np.inf, 1.0, 1.0, worth=100.0)
+    other = wants(1, 1.0, 1.0, 1.0, moving_s=0.1)
+    found = rooms([first, other], 3, held=[Held(gpus=(0, 1), jobs=frozenset({1}))])
+    assert [(room.gpus, room.held) for room in found] == [((1, 2), None), ((0,), None)]
+
+
+def test_a_job_has_the_gpus_of_one_node_where_an_exchange_between_nodes_takes_longer() -> None:
+    """The two fastest GPUs are on two nodes."""
+
+    def exchange_s(gpus: Sequence[int]) -> float:
+        return 5.0 if len({gpu // 2 for gpu in gpus}) > 1 else 0.0
+
+    job = BlockJob(tasks=2, task_s=(1.0, 1.2, 1.1, 1.1), exchange_s=exchange_s)
+    [room] = blocks([job], [(0, 1), (2, 3)])
+    assert [one.tasks for one in room.blocks] == [{2: 1, 3: 1}]
+
+
+def test_a_room_with_many_slow_gpus_hides_no_faster_one() -> None:
+    """Tasks of 3 s on four GPUs, of 4 s on four others and of 2 s on one: the first have the least bound."""
+    new = wants(1, *[3.0] * 4, *[4.0] * 4, 2.0, exchange_s=0.5)
+    others = [wants(1, *[1.0] * 9, exchange_s=9.0, moving_s=15.0) for _ in range(3)]
+    gpus = [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
+    held = [Held(gpus=own, jobs=frozenset({number + 1})) for number, own in enumerate(gpus)]
+    assert plan_of([new, *others], 9, held=held)[0].tasks == {8: 1}
+
+
+@pytest.mark.parametrize(("warm", "moves"), [({1}, False), ({1, 2}, True)])
+def test_a_switch_needs_processes_on_all_gpus_of_the_room(warm: set[int], moves: bool) -> None:  # noqa: FBT001
+    job = wants(
+        1, 2.0, 1.0, np.inf, exchange_s=1.0, worth=10.0,
+        moving_s=6.0, switching_s=4.0, stands_by=warm.issuperset,
+    )  # fmt: skip
+    other = wants(1, 1.0, 1.0, 1.0, exchange_s=9.0, moving_s=15.0)
+    held = [Held(gpus=(0,), jobs=frozenset({0})), Held(gpus=(1, 2), jobs=frozenset({1}))]
+    assert plan_of([job, other], 3, held=held)[0].tasks == ({1: 1} if moves else {0: 1})
+
+
+@pytest.mark.parametrize(("opened", "jobs"), [(True, [0, 1]), (False, [0])])
+def test_no_job_joins_a_closed_room_that_has_time_left(opened: bool, jobs: list[int]) -> None:  # noqa: FBT001
+    runs = wants(1, 1.0, exchange_s=1.0, kept={0: 1})
+    held = [Held(gpus=(0,), jobs=frozenset({0}), fixed=True, open=opened)]
+    assert [one.job for one in plan_of([runs, wants(1, 0.5)], 1, held=held)] == jobs
+
+
+@pytest.mark.parametrize(("opened", "goes_on"), [(True, 0), (False, None)])
+def test_a_job_that_was_alone_starts_again_to_share_its_gpu(opened: bool, goes_on: int | None) -> None:  # noqa: FBT001
+    runs, new = wants(1, 1.0, exchange_s=1.0), wants(1, 0.5)
+    [room] = rooms([runs, new], 1, held=[Held(gpus=(0,), jobs=frozenset({0}), open=opened)])
+    assert (room.held, [one.job for one in room.blocks]) == (goes_on, [0, 1])
+
+
+@pytest.mark.parametrize(("shared_s", "idle_s", "joins"), [(0.5, 1.0, True), (1.0, 0.5, False)])
+def test_a_job_shares_a_gpu_if_its_rounds_are_shorter_there(
+    shared_s: float,
+    idle_s: float,
+    joins: bool,  # noqa: FBT001
+) -> None:
+    new = wants(1, shared_s, idle_s, exchange_s=0.5)
+    runs = wants(1, 0.1, 0.1, exchange_s=2.0, moving_s=15.0)
+    plan = plan_of([new, runs], 2, held=[Held(gpus=(0,), jobs=frozenset({1}))])
+    assert plan[0].tasks == ({0: 1} if joins else {1: 1})
+
+
 def test_what_is_kept_has_rounds_by_its_slowest_gpu_and_its_exchange() -> None:
     stays = wants(5, 2.0, 2.5, exchange_s=0.5, kept={0: 3, 1: 2})
     [own] = plan_of([stays], 2, held=[Held(gpus=(0, 1), jobs=frozenset({0}), fixed=True)])
@@ -227,6 +300,9 @@ def test_jobs_share_a_gpu_only_where_their_memory_does() -> None:
 
     assert len(plan_of(queue(0.4), 1)) == 2
     assert len(plan_of(queue(0.5), 1)) == 1
+    unknown = wants(1, 0.1, exchange_s=0.9)
+    assert len(plan_of([queue(0.4)[0], unknown], 1)) == 2
+    assert [one.job for one in plan_of([unknown, *queue(0.5)], 1)] == [0, 1]
 
 
 def test_a_job_that_keeps_its_tasks_gets_the_time_left_and_at_least_some_turns() -> None:

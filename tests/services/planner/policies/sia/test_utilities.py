@@ -33,6 +33,8 @@ def test_sizes_are_powers_of_two_within_a_node_and_then_whole_nodes(
 
 def test_a_job_at_most_doubles_but_its_next_size_is_always_in_reach() -> None:
     assert in_reach((1, 2, 4, 8), 2, 2.0) == (1, 2, 4)
+    assert in_reach(range(1, 9), 3, 2.0) == (1, 2, 3, 4, 5, 6)
+    assert in_reach(range(1, 9), 3, 1.5) == (1, 2, 3, 4)
     assert in_reach((2, 3, 16), 3, 2.0) == (2, 3, 16)
     assert in_reach((8, 16), 1, 2.0) == (8,)
     assert in_reach((), 1, 2.0) == ()
@@ -68,6 +70,18 @@ def test_the_smallest_count_of_an_unknown_job_is_worth_1_on_every_type() -> None
     assert np.nan_to_num(result[0]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
+def test_a_first_gain_is_for_jobs_of_which_nothing_is_known() -> None:
+    """Of the second, one cell is known; the third has a floor of its own."""
+    gain = np.array([[[NAN, NAN]], [[NAN, 3.0]], [[NAN, NAN]]])
+    result = with_first_gains(gain, np.ones(gain.shape, dtype=bool), np.array([1.0, 1.0, 8.0]))
+    assert np.nan_to_num(result).tolist() == [[[1.0, 0.0]], [[0.0, 3.0]], [[8.0, 0.0]]]
+
+
+def test_a_job_as_old_as_a_restart_takes_has_lost_half_of_its_age() -> None:
+    assert restart_factor(np.array([25.0, 24.0]), np.zeros(2), 25.0).tolist() == [0.5, 1.0]
+    assert restart_factor(np.array([0.5]), np.zeros(1), 0.125).tolist() == [0.8]
+
+
 def test_the_restart_factor_is_the_share_of_the_age_that_was_not_restarting() -> None:
     ages, restarts = np.array([100.0, 100.0, 20.0, 0.0]), np.array([2.0, 9.0, 5.0, 0.0])
     assert restart_factor(ages, restarts, 25.0).tolist() == [0.4, 0.0, 1.0, 1.0]
@@ -78,9 +92,9 @@ def test_without_a_cost_restarting_is_free() -> None:
 
 
 def test_only_the_present_place_of_a_job_keeps_its_value() -> None:
-    gain, present = table([4.0, 2.0]), np.array([[[False, True]]])
-    assert discounted(gain, np.array([0.5]), np.array([True]), present)[0].tolist() == [[2.0, 2.0]]
-    assert discounted(gain, np.array([0.5]), np.array([False]), present)[0].tolist() == [[4.0, 2.0]]
+    gain, present = table([6.0, 2.0]), np.array([[[False, True]]])
+    assert discounted(gain, np.array([0.5]), np.array([True]), present)[0].tolist() == [[3.0, 2.0]]
+    assert discounted(gain, np.array([0.5]), np.array([False]), present)[0].tolist() == [[6.0, 2.0]]
 
 
 def test_single_precision_breaks_ties_of_hundredths() -> None:

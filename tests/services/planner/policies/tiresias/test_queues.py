@@ -91,6 +91,119 @@ def test_service_begins_to_count_again_with_a_promotion() -> None:
     assert next_move_in(runs, {A: seen(249.0, waited_s=300.0, running=True)}, {A}, KNOB) == 1.0
 
 
+def test_a_job_goes_back_from_the_last_queue_too() -> None:
+    ran = queues({A: seen(400.0, running=True)}, KNOB)
+    waits = {A: seen(400.0, waited_s=790.0)}
+    assert names(ran)[2] == names(queues(waits, KNOB, ran))[2] == ["a"]
+    assert next_move_in(queues(waits, KNOB, ran), waits, (), KNOB) == 10.0
+    assert names(queues({A: seen(400.0, waited_s=800.0)}, KNOB, ran))[0] == ["a"]
+
+
+def test_a_second_promotion_counts_the_running_time_since_the_first() -> None:
+    """150 s of running and 300 s of waiting; then 100 s and 200 s."""
+    lines: Queues = ()
+    for step, queue in [
+        (seen(150.0, running=True), 1),
+        (seen(150.0, waited_s=300.0), 0),
+        (seen(250.0, waited_s=300.0, running=True), 1),
+        (seen(250.0, waited_s=499.0), 1),
+        (seen(250.0, waited_s=500.0), 0),
+    ]:
+        lines = queues({A: step}, KNOB, lines)
+        assert names(lines)[queue] == ["a"]
+
+
+@pytest.mark.parametrize("rules", [KNOB, AUTHORS])
+def test_waiting_before_the_first_run_does_not_count(rules: Rules) -> None:
+    """110 s of running call for 220 s of waiting; it waited 100 s before and 150 s since."""
+    lines: Queues = ()
+    for step in [
+        seen(waited_s=100.0),
+        seen(110.0, waited_s=100.0, running=True),
+        seen(110.0, waited_s=250.0),
+    ]:
+        lines = queues({A: step}, rules, lines)
+    assert names(lines)[1] == ["a"]
+
+
+@pytest.mark.parametrize(("rules", "queue"), [(RULES, 1), (AUTHORS, 0)])
+def test_a_job_that_has_just_stopped_is_demoted_but_not_with_the_authors(rules: Rules, queue: int) -> None:
+    assert names(queues({A: seen(150.0)}, rules))[queue] == ["a"]
+
+
+def test_of_those_that_pass_a_threshold_at_one_time_the_earlier_submission_is_first() -> None:
+    """Though the later one is before it in the first queue, since it runs."""
+    two = settled(queues({A: seen(50.0), B: seen(50.0)}), {B})
+    assert names(two)[0] == ["b", "a"]
+    jobs = {A: seen(110.0, running=True), B: seen(110.0, running=True)}
+    assert names(queues(jobs, before=two))[1] == ["a", "b"]
+
+
+def test_jobs_stand_in_the_third_queue_by_when_they_came_to_that_one() -> None:
+    """They passed its 500 GPU·s 10 and 10.5 s ago."""
+    rules = Rules(thresholds=(100.0, 300.0, 500.0))
+    jobs = {A: seen(510.0, running=True), B: seen(135.5, gpus=4, running=True)}
+    assert names(queues(jobs, rules))[3] == ["b", "a"]
+
+
+def test_without_gpus_jobs_stand_in_the_order_of_time() -> None:
+    rules = Rules(thresholds=(100.0,), by_gpus=False)
+    jobs = {B: seen(105.0, running=True), A: seen(110.0, gpus=8, running=True)}
+    assert names(queues(jobs, rules))[1] == ["a", "b"]
+
+
+def test_with_the_authors_jobs_come_to_a_queue_in_the_order_of_submission() -> None:
+    jobs = {A: seen(110.0, running=True), B: seen(120.0, running=True)}
+    assert names(queues(jobs, AUTHORS))[1] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("held_s", "order"), [(100.0, ["a", "b"]), (100.5, ["b", "a"])])
+def test_a_job_that_has_stopped_comes_to_a_queue_only_now(held_s: float, order: list[str]) -> None:
+    assert names(queues({A: seen(150.0), B: seen(held_s, running=True)}))[1] == order
+
+
+def test_waiting_in_the_first_queue_makes_no_service_undone() -> None:
+    lines: Queues = ()
+    for step in [
+        seen(50.0, running=True),
+        seen(50.0, waited_s=500.0),
+        seen(110.0, waited_s=500.0, running=True),
+    ]:
+        lines = queues({A: step}, KNOB, lines)
+    assert names(lines)[1] == ["a"]
+
+
+def test_a_running_job_is_not_promoted() -> None:
+    """It waited long enough, but no plan was made before it ran again."""
+    ran = queues({A: seen(150.0, running=True)}, AUTHORS)
+    assert names(queues({A: seen(150.0, waited_s=350.0, running=True)}, AUTHORS, ran))[1] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "waited_s", "queue"),
+    [
+        (KNOB, 300.2, 1),
+        (KNOB, 350.0, 0),
+        (AUTHORS, 300.2, 0),
+        (AUTHORS, 299.9, 1),
+        (Rules(thresholds=(100.0, 300.0), promote_knob=0.5), 75.0, 1),
+        (Rules(thresholds=(100.0, 300.0), promote_knob=0.5), 76.0, 0),
+    ],
+)
+def test_how_long_a_job_has_to_wait_and_that_the_authors_count_whole_seconds(
+    rules: Rules, waited_s: float, queue: int
+) -> None:
+    """After 150.25 s of running, twice or half as long."""
+    ran = queues({A: seen(150.25, running=True)}, rules)
+    assert names(queues({A: seen(150.25, waited_s=waited_s)}, rules, ran))[queue] == ["a"]
+
+
+def test_what_is_overdue_is_not_waited_for() -> None:
+    line = queues({A: seen(50.0, running=True)})
+    assert next_move_in(line, {A: seen(100.0, running=True)}, {A}, RULES) is None
+    assert next_move_in(line, {A: seen(120.0, running=True)}, {A}, RULES) is None
+
+
 @pytest.mark.parametrize(("rules", "queue"), [(KNOB, 1), (AUTHORS, 0)])
 def test_waiting_counts_from_the_last_run_but_with_the_authors_from_the_last_promotion(
     rules: Rules, queue: int
@@ -112,6 +225,17 @@ def test_waiting_counts_from_the_last_run_but_with_the_authors_from_the_last_pro
 def test_the_next_demotion_is_waited_for_and_with_the_authors_too_long(rules: Rules, delay_s: float) -> None:
     job = {A: seen(10.0, gpus=4, running=True)}
     assert next_move_in(queues(job, rules), job, {A}, rules) == delay_s
+
+
+@pytest.mark.parametrize(("by_gpus", "delay_s"), [(True, 14.5), (False, 89.5)])
+def test_the_next_demotion_by_service_or_by_time(by_gpus: bool, delay_s: float) -> None:  # noqa: FBT001
+    rules, job = Rules(thresholds=(100.0, 300.0), by_gpus=by_gpus), {A: seen(10.5, gpus=4, running=True)}
+    assert next_move_in(queues(job, rules), job, {A}, rules) == delay_s
+
+
+def test_no_job_is_promoted_from_the_first_queue() -> None:
+    job = {A: seen(50.0, waited_s=10.0)}
+    assert next_move_in(queues({A: seen(50.0, running=True)}, KNOB), job, (), KNOB) is None
 
 
 def test_without_running_jobs_and_promotion_no_queue_changes() -> None:
