@@ -136,6 +136,14 @@ def test_a_round_in_which_it_ends_is_a_job_s_last() -> None:
         assert (on.tolist(), content.tolist()) == ([[True, True]], [ends])
 
 
+@pytest.mark.parametrize(("home", "copies"), [(0, 1), (1, 2), (-1, 2)])
+def test_only_on_the_fastest_of_its_nodes_may_a_job_stay(home: int, copies: int) -> None:
+    """60 s on the first, if it need not start there, else 90 s; 61.6 s on both."""
+    of = forking([[10.0, 9.0]], [600.0], start_s=30.0, home=[home])
+    kept, _ = trimmed(of, shared(of, [0, 0]), 10.0)
+    assert kept.tolist() == [[True, copies == 2]]
+
+
 @pytest.mark.parametrize(("slow", "copies"), [(0.5, 1), (5.0, 2)])
 def test_a_slow_node_does_not_make_a_job_slower_in_any_round(slow: float, copies: int) -> None:
     """36,000 samples at 10 a second: an hour. With copies 15 s of each 90 pass without training."""
