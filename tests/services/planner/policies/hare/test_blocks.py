@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,16 @@ def test_tasks_go_to_where_they_end_first() -> None:
     [own] = plan_of([wants(4, 0.2, 0.6)], 2)
     assert own.tasks == {0: 3, 1: 1}
     assert own.round_s == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("tasks", range(1, 9))
+def test_no_other_division_of_its_tasks_has_a_shorter_round(tasks: int) -> None:
+    draw = np.random.default_rng(tasks)
+    for _ in range(20):
+        task_s = draw.uniform(0.1, 2.0, 3)
+        counts = [own for own in product(range(tasks + 1), repeat=3) if sum(own) == tasks]
+        [own] = plan_of([wants(tasks, *task_s)], 3)
+        assert own.round_s == pytest.approx(min(max(one * task_s) for one in counts))
 
 
 def test_time_left_by_an_exchange_goes_to_the_next_job() -> None:
@@ -249,6 +260,14 @@ def test_a_room_with_many_slow_gpus_hides_no_faster_one() -> None:
     gpus = [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
     held = [Held(gpus=own, jobs=frozenset({number + 1})) for number, own in enumerate(gpus)]
     assert plan_of([new, *others], 9, held=held)[0].tasks == {8: 1}
+
+
+def test_a_room_with_a_long_exchange_hides_no_better_one() -> None:
+    """10 tasks: 0.4 s and 7.2 s of exchange on five GPUs, 5 s and 0.2 s on one."""
+    new = wants(10, *[0.2] * 5, 0.5, exchange_s=0.2, between_s=7.0)
+    others = [wants(1, *[1.0] * 6, exchange_s=9.0, moving_s=15.0) for _ in range(2)]
+    held = [Held(gpus=own, jobs=frozenset({job})) for job, own in ((1, (0, 1, 2, 3, 4)), (2, (5,)))]
+    assert plan_of([new, *others], 6, held=held)[0].tasks == {5: 10}
 
 
 @pytest.mark.parametrize(("warm", "moves"), [({1}, False), ({1, 2}, True)])
