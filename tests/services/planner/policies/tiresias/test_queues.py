@@ -17,6 +17,7 @@ from services.planner.policies.tiresias.queues import (
 A, B, C = JobId("a"), JobId("b"), JobId("c")
 RULES = Rules(thresholds=(100.0, 300.0))
 KNOB = Rules(thresholds=(100.0, 300.0), promote_knob=2.0)
+HALF = Rules(thresholds=(100.0, 300.0), promote_knob=0.5)
 AUTHORS = Rules(thresholds=(100.0, 300.0), promote_knob=2.0, authors=True)
 
 
@@ -91,12 +92,13 @@ def test_service_begins_to_count_again_with_a_promotion() -> None:
     assert next_move_in(runs, {A: seen(249.0, waited_s=300.0, running=True)}, {A}, KNOB) == 1.0
 
 
-def test_a_job_goes_back_from_the_last_queue_too() -> None:
-    ran = queues({A: seen(400.0, running=True)}, KNOB)
-    waits = {A: seen(400.0, waited_s=790.0)}
-    assert names(ran)[2] == names(queues(waits, KNOB, ran))[2] == ["a"]
-    assert next_move_in(queues(waits, KNOB, ran), waits, (), KNOB) == 10.0
-    assert names(queues({A: seen(400.0, waited_s=800.0)}, KNOB, ran))[0] == ["a"]
+@pytest.mark.parametrize(("rules", "waited_s"), [(KNOB, 800.0), (HALF, 200.0)])
+def test_a_job_goes_back_from_the_last_queue_too(rules: Rules, waited_s: float) -> None:
+    ran = queues({A: seen(400.0, running=True)}, rules)
+    waits = {A: seen(400.0, waited_s=waited_s - 10.0)}
+    assert names(ran)[2] == names(queues(waits, rules, ran))[2] == ["a"]
+    assert next_move_in(queues(waits, rules, ran), waits, (), rules) == 10.0
+    assert names(queues({A: seen(400.0, waited_s=waited_s)}, rules, ran))[0] == ["a"]
 
 
 def test_a_second_promotion_counts_the_running_time_since_the_first() -> None:
@@ -113,14 +115,14 @@ def test_a_second_promotion_counts_the_running_time_since_the_first() -> None:
         assert names(lines)[queue] == ["a"]
 
 
-@pytest.mark.parametrize("rules", [KNOB, AUTHORS])
-def test_waiting_before_the_first_run_does_not_count(rules: Rules) -> None:
-    """110 s of running call for 220 s of waiting; it waited 100 s before and 150 s since."""
+@pytest.mark.parametrize(("rules", "since_s"), [(KNOB, 150.0), (AUTHORS, 150.0), (HALF, 50.0)])
+def test_waiting_before_the_first_run_does_not_count(rules: Rules, since_s: float) -> None:
+    """110 s of running call for 220 s of waiting, or for 55 s; it waited 100 s before."""
     lines: Queues = ()
     for step in [
         seen(waited_s=100.0),
         seen(110.0, waited_s=100.0, running=True),
-        seen(110.0, waited_s=250.0),
+        seen(110.0, waited_s=100.0 + since_s),
     ]:
         lines = queues({A: step}, rules, lines)
     assert names(lines)[1] == ["a"]
@@ -186,8 +188,8 @@ def test_a_running_job_is_not_promoted() -> None:
         (KNOB, 350.0, 0),
         (AUTHORS, 300.2, 0),
         (AUTHORS, 299.9, 1),
-        (Rules(thresholds=(100.0, 300.0), promote_knob=0.5), 75.0, 1),
-        (Rules(thresholds=(100.0, 300.0), promote_knob=0.5), 76.0, 0),
+        (HALF, 75.0, 1),
+        (HALF, 76.0, 0),
     ],
 )
 def test_how_long_a_job_has_to_wait_and_that_the_authors_count_whole_seconds(
