@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from schemas.placement import Gang, Proportional
 from services.planner.policies.contract.decision import fault
 from services.planner.policies.contract.view import View
-from services.planner.policies.jps.completion import completion_s, isolated_s, jain
 from services.planner.policies.jps.shares import shared_by_speed
 from services.planner.policies.jps.splits.dealing import dealt, dealt_by_type, grown, shuffled
 from services.planner.policies.jps.splits.exact import optimum, vectors
@@ -101,24 +100,7 @@ def test_the_same_reset_has_the_same_plan(policy: str, seen: View) -> None:
     assert decide(policy, seen) == decide(policy, seen)
 
 
-# ---- completion times and fairness
-
-positive = st.floats(1e-3, 1e6)
-
-
-@given(st.lists(positive, min_size=1, max_size=6), positive)
-def test_fairness_is_between_1_over_n_and_1_and_independent_of_scale(
-    ratios: list[float], factor: float
-) -> None:
-    found = jain(np.array(ratios))
-    assert 1 / len(ratios) - 1e-9 <= found <= 1 + 1e-9
-    assert jain(factor * np.array(ratios)) == pytest.approx(found)
-
-
-@given(positive, positive, positive)
-def test_more_speed_is_less_time_and_twice_the_speed_half_of_it(left: float, own: float, more: float) -> None:
-    assert completion_s(left, own + more, 0.0, 0.0) < completion_s(left, own, 0.0, 0.0)
-    assert completion_s(left, 2 * own, 0.0, 0.0) == pytest.approx(completion_s(left, own, 0.0, 0.0) / 2)
+# ---- exchanges
 
 
 def test_an_exchange_takes_as_long_as_in_the_paper_s_formula() -> None:
@@ -128,10 +110,6 @@ def test_an_exchange_takes_as_long_as_in_the_paper_s_formula() -> None:
     assert exchange_s(vgg19, 2, 10e9 / 8 / 2) == pytest.approx(0.4468, abs=5e-5)
     assert exchange_s(vgg19, 1, 1.0) == 0.0
     assert exchange_s(vgg19, 0.75, 1.0) == 0.0
-
-
-def test_alone_on_a_share_of_every_gpu() -> None:
-    assert isolated_s(100.0, 40.0, 0.25, 3.0, 2.0) == 100.0 / 10.0 + 6.0
 
 
 # ---- shares
