@@ -191,5 +191,12 @@ def forkings(draw: st.DrawFn, *, alike: bool = False) -> Forking:
         copy_s=draw(st.sampled_from([0.0, 2.0])) if most == nodes else 0.0,
         period_s=draw(st.sampled_from([10.0, 60.0, 360.0, math.inf])),
         home=draw(st.lists(st.integers(NOWHERE, nodes - 1), min_size=jobs, max_size=jobs)),
+        here=np.array(
+            draw(
+                st.lists(
+                    st.lists(st.booleans(), min_size=nodes, max_size=nodes), min_size=jobs, max_size=jobs
+                )
+            )
+        ),
         forks=draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)),
     )

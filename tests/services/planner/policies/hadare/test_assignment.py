@@ -150,6 +150,21 @@ def test_of_equal_assignments_the_one_without_moves_is_chosen() -> None:
         assert (found == here).all()
 
 
+def test_where_copies_are_now_decides_only_between_equals() -> None:
+    better = shared(P_AND_Q, [0, 1, 1])
+    found = exact(msgspec.structs.replace(P_AND_Q, here=~better), Budget())
+    assert found is not None
+    assert (found == better).all()
+
+
+@pytest.mark.parametrize("forks", [True, False])
+@pytest.mark.parametrize("node", range(3))
+def test_of_equally_fast_nodes_growth_takes_the_one_where_the_job_is(node: int, forks: bool) -> None:  # noqa: FBT001
+    here = np.arange(3)[None, :] == node
+    of = forking([[5.0, 5.0, 5.0]], [100.0], most=1, here=here, forks=[forks] * 3)
+    assert (grown(of, no_copies(of), Budget()) == here).all()
+
+
 def test_a_job_stays_on_the_node_where_it_need_not_start_again() -> None:
     """The other node is faster by less than a start takes."""
     speed = [[10.0, 10.5], [1.0, 1.0]]
