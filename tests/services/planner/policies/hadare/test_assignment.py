@@ -104,6 +104,13 @@ def test_no_exchange_is_left_that_helps() -> None:
     assert sum(map(helps, UNLIKE, first)) > len(UNLIKE) / 5
 
 
+def test_a_large_copy_swaps_with_a_small_one_on_a_node_that_has_room_beside_it() -> None:
+    of = forking([[1.0, 10.0], [10.0, 1.0]], [600.0, 600.0], gpus=[2, 1], idle=[2, 2], most=1)
+    start = np.array([[True, False], [False, True]])
+    for on in (start, start[:, ::-1]):
+        assert (exchanged(of, on, Budget()) == ~start).all()
+
+
 def test_a_job_stays_on_a_node_of_its_own_unless_another_is_worth_the_start() -> None:
     """600 samples: 60 s where it is; elsewhere 15 s for the start and 50 or 40 s."""
     for fast, node in ((12.0, 0), (15.0, 1)):

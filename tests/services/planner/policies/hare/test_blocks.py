@@ -82,8 +82,15 @@ def test_a_gpu_that_is_spoken_for_takes_no_more() -> None:
 
 @pytest.mark.parametrize(("busy_s", "jobs"), [(0.97, 2), (0.98, 1), (0.99, 1)])
 def test_a_gpu_with_hardly_any_time_left_takes_no_more(busy_s: float, jobs: int) -> None:
-    """Not even a job whose turns would be short."""
-    assert len(plan_of([wants(1, busy_s, exchange_s=1.0 - busy_s), wants(1, 1e-3)], 1)) == jobs
+    """Not even a job whose turns would be short; nor if other GPUs of its room have time left."""
+    rest_s = 1.0 - busy_s
+    assert len(plan_of([wants(1, busy_s, exchange_s=rest_s), wants(1, 1e-3)], 1)) == jobs
+    queue = [
+        wants(1, busy_s, np.inf, exchange_s=rest_s),
+        wants(1, np.inf, 0.5, exchange_s=0.5),
+        wants(1, 1e-3, np.inf),
+    ]
+    assert len(plan_of(queue, 2, held=[Held(gpus=(0, 1), jobs=frozenset({0, 1}))])) == jobs + 1
 
 
 def test_a_job_may_have_only_the_gpus_of_a_room_that_no_other_uses() -> None:
