@@ -54,6 +54,16 @@ def test_where_switches_take_time_turns_are_fewer(switch_s: float, expected: lis
     assert (turns(planned), planned.cycle_s) == (expected, 4.0)
 
 
+@pytest.mark.parametrize("fit", [6, 7, 8, 9, 11])
+def test_no_job_has_more_than_eight_turns(fit: int) -> None:
+    """In the exchange of the first there is time for so many rounds of the second."""
+    first = Block(job=0, tasks={0: 1}, exchange_s=float(fit), round_s=1.0 + fit)
+    second = Block(job=1, tasks={0: 1}, exchange_s=0.0, round_s=(1.0 + fit) / fit)
+    jobs = {number: RotaJob(task_s=(1.0,), rounds=rounds) for number, rounds in enumerate((5.0, 20.0))}
+    planned = rota_of([first, second], jobs, 0.0)
+    assert (turns(planned), planned.cycle_s) == ([1, min(fit, 8)], 1.0 + fit)
+
+
 def test_gpus_of_a_rota_on_which_no_job_has_tasks_count_as_its_own() -> None:
     jobs = {0: RotaJob(task_s=(1.0, 2.0, 3.0), rounds=5.0), 1: RotaJob(task_s=(1.0, 2.0, 0.5), rounds=5.0)}
     both = [
