@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from services.planner.policies.gavel.filling import Curve, filled
 from services.planner.policies.gavel.shares import (
     Demand,
     Shares,
@@ -214,6 +215,16 @@ def test_no_job_can_rise_without_one_lower_falling(case: Demand) -> None:
     for job in range(len(level)):
         floor = np.where(level <= level[job] * (1 + 1e-7), level * (1 - 1e-8), 0.0)
         assert most_for(case, job, floor) <= level[job] * (1 + 1e-3)
+
+
+@given(case=demands())
+@limits(max_examples=60, deadline=None)
+def test_there_are_no_more_levels_than_scarce_types_and_one(case: Demand) -> None:
+    jobs = len(case.gang)
+    even = Curve(due=np.ones(jobs), elapsed=np.zeros(jobs), work=np.ones(jobs))
+    found = filled(even, speed=case.speed, gang=case.gang, gpus=case.gpus, budget=Budget())
+    assert found.complete
+    assert 1 <= found.levels <= len(case.gpus) + 1
 
 
 def most_for(case: Demand, job: int, floor: np.ndarray) -> float:

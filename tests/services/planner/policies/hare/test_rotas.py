@@ -64,6 +64,15 @@ def test_no_job_has_more_than_eight_turns(fit: int) -> None:
     assert (turns(planned), planned.cycle_s) == ([1, min(fit, 8)], 1.0 + fit)
 
 
+def test_turns_are_about_in_proportion_to_the_lengths_of_rounds() -> None:
+    """Rounds of 2 s and 5 s: 3 : 1 is, if rounded, but 4 : 1, which would make more rounds, is not."""
+    quick = Block(job=0, tasks={0: 1}, exchange_s=0.0, round_s=2.0)
+    slow = Block(job=1, tasks={0: 1}, exchange_s=2.0, round_s=5.0)
+    jobs = {number: RotaJob(task_s=(task_s,), rounds=10.0) for number, task_s in enumerate((2.0, 3.0))}
+    planned = rota_of([quick, slow], jobs, 0.0)
+    assert (turns(planned), planned.cycle_s) == ([3, 1], 9.0)
+
+
 def test_gpus_of_a_rota_on_which_no_job_has_tasks_count_as_its_own() -> None:
     jobs = {0: RotaJob(task_s=(1.0, 2.0, 3.0), rounds=5.0), 1: RotaJob(task_s=(1.0, 2.0, 0.5), rounds=5.0)}
     both = [
