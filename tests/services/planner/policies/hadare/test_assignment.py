@@ -38,6 +38,17 @@ def worth(of: Forking, owners: list[int]) -> float:
     return float(of.values(shared(of, owners)).sum())
 
 
+@pytest.mark.parametrize(
+    ("most", "expected"), [(3, 3.0 + 3.0), (2, 14 / 16 * 3.0 + 2.0), (1, 10 / 16 * 3.0 + 1.0)]
+)
+def test_the_bound_of_e7_gives_each_job_its_fastest_nodes(most: int, expected: float) -> None:
+    of = msgspec.structs.replace(P_AND_Q, most=np.full(2, most, dtype=np.int32))
+    assert bound(of) == pytest.approx(expected)
+    assert bound(msgspec.structs.replace(of, idle=np.array([1, 0, 0], dtype=np.int32))) == pytest.approx(
+        10 / 16 * 3.0 + 1.0
+    )
+
+
 def test_utilities_of_e7() -> None:
     assert P_AND_Q.scale.tolist() == [112.5, 120.0]
     assert [worth(P_AND_Q, owners) for owners in ([0, 1, 1], [0, 0, 1], [0, 1, 0])] == [3.875, 3.625, 3.25]
@@ -102,6 +113,13 @@ def test_no_exchange_is_left_that_helps() -> None:
     assert all(map(allowed, UNLIKE, then))
     assert not any(map(helps, UNLIKE, then))
     assert sum(map(helps, UNLIKE, first)) > len(UNLIKE) / 5
+
+
+def test_a_copy_beside_others_gains_nothing_on_the_node_that_its_job_had() -> None:
+    """The second job has two copies, so it starts in any case; the first is ten times as fast where it is."""
+    of = forking([[1.0, 1.0, 10.0], [10.0, 10.0, 10.0]], [600.0, 600.0], start_s=60.0, home=[-1, 2])
+    on = np.array([[False, False, True], [True, True, False]])
+    assert (exchanged(of, on, Budget()) == on).all()
 
 
 def test_a_large_copy_swaps_with_a_small_one_on_a_node_that_has_room_beside_it() -> None:
