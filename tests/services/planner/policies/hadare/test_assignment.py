@@ -116,10 +116,14 @@ def test_no_exchange_is_left_that_helps() -> None:
 
 
 def test_a_copy_beside_others_gains_nothing_on_the_node_that_its_job_had() -> None:
-    """The second job has two copies, so it starts in any case; the first is ten times as fast where it is."""
+    """The second job has two copies, so it starts in any case; the first is ten times as fast where it is.
+
+    There is time to look at the copy of the first.
+    """
     of = forking([[1.0, 1.0, 10.0], [10.0, 10.0, 10.0]], [600.0, 600.0], start_s=60.0, home=[-1, 2])
     on = np.array([[False, False, True], [True, True, False]])
-    assert (exchanged(of, on, Budget()) == on).all()
+    for seconds in (1e-4, math.inf):
+        assert (exchanged(of, on, Budget(seconds=seconds)) == on).all()
 
 
 def test_a_large_copy_swaps_with_a_small_one_on_a_node_that_has_room_beside_it() -> None:
