@@ -135,6 +135,14 @@ def test_a_job_with_too_long_a_turn_for_the_others_waits() -> None:
     assert len(plan_of([first, wants(1, 0.85)], 1)) == 1
 
 
+@pytest.mark.parametrize(("tasks", "task_s", "jobs"), [(4, 1.0, 2), (5, 1.0, 1), (1, 4.0, 2), (1, 4.01, 1)])
+def test_rounds_are_at_most_eight_times_as_long_as_those_of_others(
+    tasks: int, task_s: float, jobs: int
+) -> None:
+    """On half of a GPU, where the first job has a round a second."""
+    assert len(plan_of([wants(1, 0.5, exchange_s=0.5), wants(tasks, task_s)], 1)) == jobs
+
+
 def test_a_gpu_on_which_its_turns_are_too_long_does_not_keep_a_job_off_the_others_of_a_room() -> None:
     """On the first GPU a task would take 2 s beside rounds of 0.2 s."""
     queue = [
@@ -236,9 +244,9 @@ def test_a_new_room_may_take_over_the_gpus_of_several() -> None:
 def test_a_new_room_takes_idle_gpus_before_those_of_others() -> None:
     """It needs two; one is idle, so only one of the two that are held is taken over."""
     first = wants(2, 1.0, 1.0, 1.0, worth=100.0)
-    held = [Held(gpus=(gpu,), jobs=frozenset({job})) for gpu, job in ((0, 1), (2, 2))]
+    held = [Held(gpus=(gpu,), jobs=frozenset({job})) for gpu, job in ((0, 1), (1, 2))]
     plan = plan_of([first, *[wants(1, 1.0, 1.0, 1.0, moving_s=15.0)] * 2], 3, held=held)
-    assert plan[0].tasks == {0: 1, 1: 1}
+    assert plan[0].tasks == {0: 1, 2: 1}
 
 
 def test_gpus_that_a_new_room_leaves_of_another_make_a_room_of_their_own() -> None:

@@ -11,6 +11,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from services.planner.policies.kit.linear import LinearProgram, Matrix
+from services.planner.policies.sia import prices as prices_module
 from services.planner.policies.sia.ilp import Goal, gains
 from services.planner.policies.sia.policy import GAP
 from services.planner.policies.sia.prices import affordable_rounds, prices, solve_priced
@@ -58,10 +59,15 @@ def fits(problem: Problem, found: Solution) -> bool:
     return bool((used <= problem.capacity).all())
 
 
+@pytest.mark.parametrize("first_loss", [prices_module.FIRST_LOSS, 0.0])
 @given(problem=programs)
 @limits(max_examples=40, deadline=None)
-def test_pricing_first_finds_what_the_solver_finds_alone(problem: Problem) -> None:
-    found, alone = solve_priced(problem, EXACT, solve), solve(problem, EXACT)
+def test_pricing_first_finds_what_the_solver_finds_alone(first_loss: float, problem: Problem) -> None:
+    """At once, or only among the configurations that a better plan could hold."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prices_module, "FIRST_LOSS", first_loss)
+        found = solve_priced(problem, EXACT, solve)
+    alone = solve(problem, EXACT)
     assert fits(problem, found)
     assert found.objective == pytest.approx(worth(problem, found.choice))
     assert found.objective == pytest.approx(alone.objective, rel=1e-6)
