@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
+from schemas.plans import Stage
 from services.planner.policies.kit.linear import LinearProgram, Matrix
 from services.planner.policies.sia import prices as prices_module
 from services.planner.policies.sia.ilp import Goal, gains
 from services.planner.policies.sia.policy import GAP
-from services.planner.policies.sia.prices import affordable_rounds, prices, solve_priced
+from services.planner.policies.sia.prices import affordable_rounds, modelled_s, prices, solve_priced
 from services.planner.policies.sia.utilities import utilities
 from services.planner.solver import load, solve
 from services.planner.solver.effort import Effort
@@ -120,6 +121,7 @@ def test_with_many_jobs_little_more_than_one_configuration_each_is_solved() -> N
 
     found = solve_priced(problem, Effort(gap=1e-4, modelled=True), counting)
     assert found.gap <= 1e-4
+    assert found.stage == Stage.OPTIMAL
     assert sum(asked) < len(problem) / 3
 
 
@@ -131,9 +133,27 @@ def test_a_solver_that_gives_up_leaves_an_honest_bound() -> None:
         return Solution(choice=nothing, objective=0.0, bound=np.inf, stage=solve(part, EXACT).stage)
 
     found = solve_priced(problem, EXACT, lazy)
-    assert found.objective == 0.0
+    assert (found.objective, found.stage) == (0.0, Stage.INCUMBENT)
     best = solve(problem, EXACT).objective
     assert best * (1 - 1e-9) <= found.bound <= 1.1 * best
+
+
+def test_each_solve_has_the_time_that_those_before_it_left() -> None:
+    problem, lasts_s = program(jobs=20, capacity=(16, 8), seed=2, ties=False), 2.0
+    had_s: list[float] = []
+
+    def lazy(part: Problem, effort: Effort) -> Solution:
+        had_s.append(effort.budget_s)
+        nothing = np.full(part.jobs, NOTHING, dtype=np.int32)
+        return Solution(choice=nothing, objective=0.0, bound=np.inf, stage=Stage.INCUMBENT, seconds=lasts_s)
+
+    found = solve_priced(problem, Effort(gap=0.0, modelled=True, budget_s=5.0), lazy)
+    priced_s = modelled_s(prices(problem).rounds, len(problem))
+    assert had_s == pytest.approx([5.0 - priced_s, 3.0 - priced_s])
+    assert found.seconds == pytest.approx(priced_s + 2 * lasts_s)
+    had_s.clear()
+    solve_priced(problem, Effort(gap=0.0, modelled=True, budget_s=1.5), lazy)
+    assert len(had_s) == 1
 
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 1), (0.02, 10), (10.0, 60)])
