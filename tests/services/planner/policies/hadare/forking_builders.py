@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 from hypothesis import strategies as st
@@ -146,17 +146,30 @@ def _with(on: Flags, job: int, nodes: Sequence[int]) -> Flags:
     return more
 
 
-def after_one_exchange(forking: Forking, on: Flags) -> Iterator[Flags]:
-    """All assignments in which one copy is another job's, or two copies have swapped their nodes."""
-    copies = [(job, node) for job, node in np.argwhere(on).tolist()]
-    for job, node in copies:
-        for other in range(len(on)):
-            if not on[other, node] and forking.speed[other, node] > 0:
-                yield _moved(on, {(job, node)}, {(other, node)})
-    for (job, node), (other, place) in combinations(copies, 2):
-        able = forking.speed[job, place] > 0 and forking.speed[other, node] > 0
-        if able and not on[job, place] and not on[other, node]:
-            yield _moved(on, {(job, node), (other, place)}, {(job, place), (other, node)})
+def scattered(forking: Forking, seed: int) -> Flags:
+    """Copies put anywhere, one after another, as long as there is room."""
+    on = no_copies(forking)
+    cells = np.argwhere(forking.able())
+    for job, node in np.random.default_rng(seed).permutation(cells).tolist():
+        more = _with(on, job, [node])
+        on = more if allowed(forking, more) else on
+    return on
+
+
+def after_one_exchange(forking: Forking, on: Flags, job: int, node: int) -> Iterator[Flags]:
+    """What may become of a copy: it is another job's, or has swapped nodes with another copy."""
+    speed = forking.speed
+    found = [
+        _moved(on, {(job, node)}, {(other, node)})
+        for other in range(len(on))
+        if not on[other, node] and speed[other, node] > 0
+    ]
+    found += [
+        _moved(on, {(job, node), (other, place)}, {(job, place), (other, node)})
+        for other, place in np.argwhere(on).tolist()
+        if not on[job, place] and not on[other, node] and speed[job, place] > 0 and speed[other, node] > 0
+    ]
+    return (one for one in found if allowed(forking, one))
 
 
 def _moved(on: Flags, gone: set[tuple[int, int]], new: set[tuple[int, int]]) -> Flags:

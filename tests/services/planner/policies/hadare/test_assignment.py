@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from services.planner.policies.hadare import exact as exact_module
 from services.planner.policies.hadare.exact import exact
 from services.planner.policies.hadare.forking import Forking, bound, no_copies
-from services.planner.policies.hadare.growing import LEAST, exchanged, grown
+from services.planner.policies.hadare.growing import LEAST, _Trade, exchanged, grown
 from services.planner.solver.budget import Budget
 from shared.domain.arrays import Flags
 from tests.services.planner.policies.hadare.forking_builders import (
@@ -23,6 +23,7 @@ from tests.services.planner.policies.hadare.forking_builders import (
     extensible,
     forking,
     forkings,
+    scattered,
     shared,
     unlike,
 )
@@ -30,6 +31,7 @@ from tests.services.planner.policies.hadare.forking_builders import (
 P_AND_Q = forking([[10, 4, 2], [3, 3, 3]], [600, 360])
 """example E7: P and Q on nodes a, b, c"""
 UNLIKE = [unlike(seed) for seed in range(80)]
+SCATTERED = [scattered(of, seed) for seed, of in enumerate(UNLIKE)]
 RISES = 7
 """in which a gain rises: the node that a job has becomes the fastest of those left, and runs copies"""
 
@@ -103,27 +105,40 @@ def test_copies_go_to_the_job_that_gains_most_by_each() -> None:
 def helps(of: Forking, on: Flags) -> bool:
     """Whether one exchange makes the assignment better."""
     least = of.values(on).sum() * (1 + 2 * LEAST)
-    return any(of.values(one).sum() > least for one in after_one_exchange(of, on) if allowed(of, one))
+    return any(
+        of.values(one).sum() > least
+        for job, node in np.argwhere(on).tolist()
+        for one in after_one_exchange(of, on, job, node)
+    )
 
 
 def test_no_exchange_is_left_that_helps() -> None:
     """Neither another owner of one copy nor a swap of two; growth by gain alone leaves such exchanges."""
-    first = [grown(of, no_copies(of), Budget()) for of in UNLIKE]
-    then = [exchanged(of, on, Budget()) for of, on in zip(UNLIKE, first, strict=True)]
-    assert all(map(allowed, UNLIKE, then))
-    assert not any(map(helps, UNLIKE, then))
-    assert sum(map(helps, UNLIKE, first)) > len(UNLIKE) / 5
+    grew = [grown(of, no_copies(of), Budget()) for of in UNLIKE]
+    assert sum(map(helps, UNLIKE, grew)) > len(UNLIKE) / 5
+    for starts in (grew, SCATTERED):
+        then = [exchanged(of, on, Budget()) for of, on in zip(UNLIKE, starts, strict=True)]
+        assert all(map(allowed, UNLIKE, then))
+        assert not any(map(helps, UNLIKE, then))
 
 
-def test_a_copy_beside_others_gains_nothing_on_the_node_that_its_job_had() -> None:
-    """The second job has two copies, so it starts in any case; the first is ten times as fast where it is.
-
-    There is time to look at the copy of the first.
-    """
-    of = forking([[1.0, 1.0, 10.0], [10.0, 10.0, 10.0]], [600.0, 600.0], start_s=60.0, home=[-1, 2])
-    on = np.array([[False, False, True], [True, True, False]])
-    for seconds in (1e-4, math.inf):
-        assert (exchanged(of, on, Budget(seconds=seconds)) == on).all()
+def test_the_best_exchange_of_a_copy_is_made() -> None:
+    """And what is known of the assignment afterwards is what is known of one that begins so."""
+    made = 0
+    for of, on in zip(UNLIKE, SCATTERED, strict=True):
+        worth = of.values(on).sum()
+        for copy, (job, node) in enumerate(np.argwhere(on).tolist()):
+            most = max((of.values(one).sum() for one in after_one_exchange(of, on, job, node)), default=0.0)
+            trade = _Trade(of, on)
+            assert trade.improved(copy) == (most > worth * (1 + LEAST))
+            assert of.values(trade.on).sum() == pytest.approx(max(most, worth))
+            anew = _Trade(of, trade.on)
+            assert trade._value == pytest.approx(anew._value)
+            assert trade._speed == pytest.approx(anew._speed)
+            assert (trade._copies == anew._copies).all()
+            assert (trade._free == anew._free).all()
+            made += bool((trade.on != on).any())
+    assert made > 2 * len(UNLIKE)
 
 
 @pytest.mark.parametrize("sizes", [(2, 1), (1, 2)])
