@@ -25,8 +25,8 @@ from shared.domain.arrays import Floats
 EXACT = Effort(gap=0.0, modelled=True, budget_s=1e6)
 
 
-def program(*, jobs: int, capacity: tuple[int, ...], seed: int, ties: bool) -> Problem:
-    """Types are nodes; values in tenths where there shall be ties."""
+def program(*, jobs: int, capacity: tuple[int, ...], seed: int, ties: bool, without: int = 0) -> Problem:
+    """Types are nodes; values in tenths where there shall be ties. `without`: first jobs without any."""
     draw = np.random.default_rng(seed)
     job, node, size = (part.ravel() for part in np.indices((jobs, len(capacity), 4), dtype=np.int32))
     gpus = np.array([1, 2, 4, 8], dtype=np.int32)[size]
@@ -36,8 +36,8 @@ def program(*, jobs: int, capacity: tuple[int, ...], seed: int, ties: bool) -> P
     gain = 1.1 - (speed / speed.min()) ** -0.5
     return Problem(
         capacity=np.array(capacity, dtype=np.int32),
-        weight=np.ones(jobs),
-        job=job,
+        weight=np.ones(without + jobs),
+        job=job + np.int32(without),
         start=np.arange(len(job) + 1, dtype=np.int32),
         node=node,
         gpus=gpus,
@@ -51,6 +51,7 @@ programs = st.builds(
     capacity=st.sampled_from([(4,), (8, 8), (16, 3, 8), (0, 8)]),
     seed=st.integers(0, 1000),
     ties=st.booleans(),
+    without=st.integers(0, 1),
 )
 
 
@@ -136,6 +137,23 @@ def test_a_solver_that_gives_up_leaves_an_honest_bound() -> None:
     assert (found.objective, found.stage) == (0.0, Stage.INCUMBENT)
     best = solve(problem, EXACT).objective
     assert best * (1 - 1e-9) <= found.bound <= 1.1 * best
+
+
+def test_a_second_solve_that_finds_less_does_not_count() -> None:
+    problem = program(jobs=12, capacity=(16, 3, 8), seed=4, ties=False)
+    found: list[Solution] = []
+
+    def tires(part: Problem, effort: Effort) -> Solution:
+        nothing = np.full(part.jobs, NOTHING, dtype=np.int32)
+        less = Solution(choice=nothing, objective=0.0, bound=np.inf, stage=Stage.INCUMBENT)
+        found.append(less if found else solve(part, effort))
+        return found[-1]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(prices_module, "FIRST_LOSS", 0.0)
+        best = solve_priced(problem, EXACT, tires)
+    assert len(found) == 2
+    assert best.objective == found[0].objective > 0.0
 
 
 def test_each_solve_has_the_time_that_those_before_it_left() -> None:
