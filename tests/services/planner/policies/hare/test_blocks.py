@@ -428,7 +428,9 @@ def test_a_later_job_changes_nothing_for_those_before_it(queue: list[BlockJob]) 
 
 @given(queues())
 def test_jobs_that_share_a_gpu_are_in_one_rota_and_others_are_not(queue: list[BlockJob]) -> None:
-    groups = list(components(plan_of(queue, ALL)))
+    plan = plan_of(queue, ALL)
+    groups = list(components(plan))
+    assert sorted(one.job for group in groups for one in group) == [one.job for one in plan]
     gpus = [{gpu for one in group for gpu in one.tasks} for group in groups]
     assert sum(map(len, gpus)) == len(set().union(*gpus))
     for group in groups:
