@@ -49,6 +49,7 @@ def test_the_bound_of_e7_gives_each_job_its_fastest_nodes(most: int, expected: f
     assert bound(msgspec.structs.replace(of, idle=np.array([1, 0, 0], dtype=np.int32))) == pytest.approx(
         10 / 16 * 3.0 + 1.0
     )
+    assert bound(msgspec.structs.replace(of, idle=np.zeros(3, dtype=np.int32))) == 0.0
 
 
 def test_utilities_of_e7() -> None:
