@@ -26,17 +26,34 @@ def cause_text(reason: str, cause: Cause | None) -> str:
             "failed": f"its processes on {cause.node} failed",
             "node-left": f"the time of {cause.node} was over",
         }.get(reason, f"its worker on {cause.node} ended")
-    whom = "its copies get new shares" if reason == "merge" else _for_whom(cause)
+    whom = _for_whom(cause) if reason != "merge" else f"its copies get new shares{_shares_changed(cause)}"
     return f"{whom}{_worth(cause)} ({cause.plan_id})"
 
 
 def _for_whom(cause: Cause) -> str:
     if cause.to:
-        names = ", ".join(f"{one.job_id} ({plural(one.gpus, 'GPU')})" for one in cause.to)
-        return f"for {names}" + (f" and {cause.others} more" if cause.others else "")
+        return f"for {_names(cause)}"
     if cause.node is not None:
         return f"since {cause.node} drains"
-    return "for a place that is worth more" if cause.moved else "and no job took its place"
+    if not cause.moved:
+        return "and no job took its place"
+    return "for a place that is worth more" if _worth_more(cause.standing) else "for another place"
+
+
+def _shares_changed(cause: Cause) -> str:
+    """Why the copies of a job are merged, if it is known."""
+    if cause.to:
+        return f", to make room for {_names(cause)}"
+    return f", as {cause.node} drains" if cause.node is not None else ""
+
+
+def _names(cause: Cause) -> str:
+    names = ", ".join(f"{one.job_id} ({plural(one.gpus, 'GPU')})" for one in cause.to)
+    return names + (f" and {cause.others} more" if cause.others else "")
+
+
+def _worth_more(own: Standing | None) -> bool:
+    return own is not None and own.gain is not None and own.stay is not None and own.gain > own.stay
 
 
 def _worth(cause: Cause) -> str:
@@ -52,7 +69,7 @@ def _worth(cause: Cause) -> str:
     if not measure or not (theirs or mine):
         return ""
     if not theirs:
-        return f": {measure} {mine}"
+        return f": its own {measure} {mine}" if cause.to else f": {measure} {mine}"
     return f": {measure} {', '.join(theirs)}" + (f" against its {mine}" if mine else "")
 
 

@@ -11,7 +11,7 @@ from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, 
 from schemas import events as facts
 from schemas.base import Event
 from schemas.instances import instance_name
-from schemas.plans import PlanKind
+from schemas.plans import Cause, PlanKind
 
 STOPPED = {
     facts.PreemptReason.INTERRUPTED: "interrupted",
@@ -19,6 +19,15 @@ STOPPED = {
     facts.PreemptReason.MERGE: "merged",
 }
 """what became of a preempted job, by reasons that have a word of their own"""
+OUTCOMES = {
+    facts.Outcome.CHECKPOINTED: "checkpointed",
+    facts.Outcome.COMPLETED: "completed",
+    facts.Outcome.FAILED: "failed",
+    facts.Outcome.REFUSED: "refused",
+    facts.Outcome.INTERRUPTED: "interrupted",
+    facts.Outcome.QUOTA: "its share done",
+}
+"""how the processes of a job on a node ended"""
 SAVED = frozenset({facts.Outcome.CHECKPOINTED, facts.Outcome.COMPLETED, facts.Outcome.QUOTA})
 """outcomes after which the samples of a worker count"""
 NAMED_AT_MOST = 3
@@ -89,7 +98,7 @@ def _queued(fact: facts.JobQueued) -> str:
 
 def _started(fact: facts.JobStarted) -> str:
     rate = "" if fact.learning_rate is None else f", learning rate {number(fact.learning_rate)}"
-    return f"runs on {places(fact.gang)}, {fact.global_batch} samples an iteration{rate}"
+    return f"runs on {places(fact.gang)}, {number(fact.global_batch)} samples an iteration{rate}"
 
 
 def _preempted(fact: facts.JobPreempted) -> str:
@@ -138,8 +147,14 @@ def _plan(fact: facts.PlanPublished) -> str:
 
 
 def _refused(fact: facts.PlacementRefused) -> str:
-    because = "" if fact.cause is None else f" {cause_text('plan', fact.cause)}"
-    return f"not started: {fact.reason}{because} ({fact.plan_id})"
+    return f"not started ({fact.plan_id}): {in_a_line(fact.reason)}{_taken_for(fact.cause)}"
+
+
+def _taken_for(cause: Cause | None) -> str:
+    """By which plan a placement was taken back, and for which jobs; or on which node it ended."""
+    if cause is not None and cause.plan_id is not None:
+        return f", {cause_text('plan', cause)}"
+    return "" if cause is None or cause.node is None else f" ({cause.node})"
 
 
 # ---- nodes and workers
@@ -167,7 +182,8 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
 def _stopped(fact: facts.WorkerStopped) -> str:
     at = f" at {number(fact.samples_done)} samples" if fact.leads and fact.outcome in SAVED else ""
     how = exit_text(fact.exit_code, fact.signal)
-    return f"ended on {fact.node_id}, {fact.outcome}{at}{f' ({how})' if how else ''}{_colon(fact.reason)}"
+    ended = f"{OUTCOMES[fact.outcome]}{at}{f' ({how})' if how else ''}"
+    return f"ended on {fact.node_id}, {ended}{_colon(fact.reason)}"
 
 
 def _colon(reason: str) -> str:

@@ -13,12 +13,20 @@ from hopyard.show.times import Times
 from hopyard.show.units import brief, duration, gpu_counts, in_a_line, memory, number, share
 from schemas.jobs import JobSpec
 from schemas.placement import LOCKSTEP, Gang
+from schemas.plans import Layer
 from schemas.views import JobView
 from shared.domain import gangs
 from shared.domain.states import JobState
 
 SHELL = ("sh", "-c")
 """the beginning of a command that is a line for the shell, which is shown without it"""
+SOURCES = {
+    Layer.ENTITY: "from the entity layer",
+    Layer.TYPE: "from the type layer",
+    Layer.THEORY: "from the theory layer",
+    Layer.CACHED: "as for an earlier plan",
+}
+"""where an estimate comes from"""
 DEFAULT = ("job", "state", "gpus", "done", "started", "ended", "waited", "note")
 
 
@@ -171,16 +179,23 @@ def _counts(demand: Iterable[int]) -> str:
 def _waited(job: JobView) -> str:
     """The wait so far, and the whole wait as expected."""
     so_far = duration(job.wait_s)
-    return so_far if job.expected_wait_s is None else f"{so_far} of ~{duration(job.expected_wait_s)}"
+    if job.expected_wait_s is None:
+        return so_far
+    if job.wait_s > job.expected_wait_s:
+        return f"{so_far}, longer than the ~{duration(job.expected_wait_s)} expected"
+    return f"{so_far} of ~{duration(job.expected_wait_s)}"
 
 
 def _waited_briefly(job: JobView) -> Text | str:
+    """As `_waited`; an expectation that proved wrong is left out."""
     so_far = brief(job.wait_s)
-    return so_far if job.expected_wait_s is None else f"{so_far} of ~{brief(job.expected_wait_s)}"
+    if job.expected_wait_s is None or job.wait_s > job.expected_wait_s:
+        return so_far
+    return f"{so_far} of ~{brief(job.expected_wait_s)}"
 
 
 def _speed(job: JobView) -> str:
     if job.estimated_throughput is None:
         return ""
-    source = f", from the {job.layer.value} layer" if job.layer else ""
+    source = f", {SOURCES[job.layer]}" if job.layer else ""
     return f"{number(job.estimated_throughput)} samples/s estimated{source}"

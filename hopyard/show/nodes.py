@@ -27,6 +27,9 @@ def node_columns() -> Mapping[str, Column[NodeView]]:
 
 
 def _busy(view: NodeView) -> str:
+    """GPUs in use, of all; of a lost node nobody knows."""
+    if view.state == "lost":
+        return f"?/{view.node.gpus}"
     return f"{view.node.gpus - view.gpus_free - len(view.withheld)}/{view.node.gpus}"
 
 

@@ -9,16 +9,16 @@ from hopyard.show.units import duration, in_a_line, legible, number, plural, sha
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from schemas.views import HolderView, PlanView, PreemptionView, WhyView
+from shared.domain.states import ENDED, JobState
 
 Moment = Callable[[float | None], str]
 """a function that puts a time into words, such as `Times.moment`"""
 
-ENDED = frozenset({"completed", "failed", "cancelled", "rejected"})
 LEAST_GAP = 0.0005
 """a smaller gap is not mentioned"""
 OPENINGS = {
     "no-nodes": "It waits for a node",
-    "starting": "It starts",
+    "starting": "It is starting",
     "refused": "Its last placement could not start",
     Waiting.PROFILING: "It waits to be measured",
     Waiting.NO_ESTIMATE: "It waits for an estimate",
@@ -53,12 +53,13 @@ def why_text(why: WhyView, moment: Moment) -> str:
 
 def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
     if why.state in ENDED:
-        yield f"{why.job_id} is {why.state}{_since(why, moment)}{_colon(why)}."
+        ended = "has failed" if why.state == JobState.FAILED else f"is {why.state}"
+        yield f"{why.job_id} {ended}{_since(why, moment)}{_colon(why)}."
         return
     if why.state == "running":
         yield from _running(why, moment)
         return
-    yield f"{why.job_id} is {why.state} and does not run. {_opening(why)}{_since(why, moment)}."
+    yield f"{why.job_id} is {why.state} and does not run. {_opening(why, moment)}."
     if why.reason in HOLDING:
         yield from filter(None, (_queue(why), _holders(why, moment)))
     if why.plan is not None:
@@ -83,8 +84,8 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
         yield _preempted(why.last_preemption, moment)
 
 
-def _opening(why: WhyView) -> str:
-    return f"{OPENINGS.get(why.reason, why.reason)}{in_a_line(_colon(why))}"
+def _opening(why: WhyView, moment: Moment) -> str:
+    return f"{OPENINGS.get(why.reason, why.reason)}{_since(why, moment)}{in_a_line(_colon(why))}"
 
 
 def _colon(why: WhyView) -> str:
@@ -138,7 +139,7 @@ def _figures(standing: Standing | None, measures: Measures) -> str:
 def _explained(measures: Measures) -> str:
     """Explanations of figures whose name does not say what they are."""
     known = [name.partition(", ") for name in (measures.priority, measures.gain)]
-    found = "; ".join(f"{name} is {what}" for name, _, what in known if what and not what.endswith(" first"))
+    found = "; ".join(f"{name}: {what}" for name, _, what in known if what and what != "least first")
     return found and f"({found[0].upper()}{found[1:]}.)"
 
 
@@ -161,7 +162,7 @@ def _cause(preemption: PreemptionView) -> str:
     """The cause of a preemption, with how processes ended, if they ended by themselves, and why."""
     how = exit_text(preemption.exit_code, preemption.signal)
     words = (f" ({how})" if how else "") + (f": {in_a_line(preemption.detail)}" if preemption.detail else "")
-    return f"{cause_text(preemption.reason, preemption.cause)}{words}"
+    return f"{cause_text(preemption.reason, preemption.cause).removeprefix('and ')}{words}"
 
 
 def _ended(preemption: PreemptionView) -> str:

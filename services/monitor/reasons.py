@@ -146,8 +146,8 @@ def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
         return ""
     there = ", ".join(f"{count} {name}" for name, count in gpus.items())
     enough = sum(gpus.values()) >= least
-    only = "only a policy that mixes GPU types can place it" if enough else "there are too few for it"
-    return f"it needs at least {least} GPUs; of the types that it may use there are {there}: {only}"
+    only = "so only a policy that mixes GPU types can place it" if enough else "too few for it"
+    return f"it needs at least {least} GPUs; of the types that it may use there are {there}, {only}"
 
 
 def _deciding(newest: Verdict | None) -> Verdict | None:
@@ -181,7 +181,7 @@ def _profiling(ledger: Ledger, record: JobRecord) -> str:
         return f"{again}; it could not be measured {record.unmeasured}"
     if not runs:
         return "it is measured as soon as GPUs are idle, or from the start of the next round"
-    return f"it is measured on {there}"
+    return f"it is being measured on {there}"
 
 
 # ---- the plan and the rivals behind the reason

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from hopyard.show.events import WORDS, fact_line
+from hopyard.show.events import OUTCOMES, WORDS, fact_line
 from hopyard.show.times import Times
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from schemas.base import Event
-from schemas.events import FACTS, GpusWithheld, NodeDrained, Outcome, PreemptReason
-from schemas.ids import JobId, NodeId, PlanId
+from schemas.events import FACTS, GpusWithheld, NodeDrained, Outcome, PlacementRefused, PreemptReason
+from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
 from tests.fact_builders import failed, gang_formed, plan, preempted, worker_started, worker_stopped
 
@@ -110,6 +110,43 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
         ),
         (
             PreemptReason.PLAN,
+            cause(moved=True, standing=Standing(priority=0.5)),
+            "moved at 1,500 samples for another place: latency ratio 0.5 (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(to=(Beneficiary(job_id=JobId("new"), gpus=1),), standing=Standing(gain=1.25)),
+            "preempted at 1,500 samples for new (1 GPU): its own gain 1.25 (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.MERGE,
+            cause(
+                moved=True,
+                to=(Beneficiary(job_id=JobId("x"), gpus=4, standing=Standing(gain=4.5)),),
+                standing=Standing(gain=1.25),
+            ),
+            (
+                "merged at 1,500 samples since its copies get new shares, to make room for x (4 GPUs): "
+                "gain 4.5 against its 1.25 (plan-3-1-7)"
+            ),
+        ),
+        (
+            PreemptReason.MERGE,
+            cause(moved=True, node=NodeId("a")),
+            "merged at 1,500 samples since its copies get new shares, as a drains (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.MERGE,
+            None,
+            "merged at 1,500 samples since its copies did their shares",
+        ),
+        (
+            PreemptReason.MERGE,
+            Cause(node=NodeId("a")),
+            "merged at 1,500 samples since its worker on a ended",
+        ),
+        (
+            PreemptReason.PLAN,
             cause(
                 measures=Measures(priority="GPU-seconds held so far, least first"),
                 to=(Beneficiary(job_id=JobId("x"), gpus=1, standing=Standing(priority=0.0)),),
@@ -143,6 +180,29 @@ def test_the_end_of_processes_is_one_line_for_any_reason() -> None:
     end = msgspec.structs.replace(end, exit_code=1)
     assert words(end).endswith("(exit code 1): ends … ValueError: [1mno")
     assert "\n" not in fact_line(failed(reason="a\nb\nc"), UNKNOWN)
+
+
+def test_every_outcome_has_words() -> None:
+    assert set(OUTCOMES) == set(Outcome)
+    done = worker_stopped(outcome=Outcome.QUOTA)
+    assert ", its share done at " in words(done)
+
+
+def test_a_placement_that_was_taken_back_names_both_plans_once() -> None:
+    fact = PlacementRefused(
+        at=1.0,
+        job_id=JobId("train-1"),
+        placement_id=PlacementId("pl-1"),
+        plan_id=PlanId("plan-3-1-6"),
+        reason="taken back before it started",
+        cause=cause(to=(Beneficiary(job_id=JobId("x"), gpus=4),)),
+    )
+    taken = "not started (plan-3-1-6): taken back before it started"
+    assert words(fact) == f"{taken}, for x (4 GPUs) (plan-3-1-7)"
+    lost = msgspec.structs.replace(
+        fact, reason=f"{fact.reason}: a node was lost", cause=Cause(node=NodeId("a"))
+    )
+    assert words(lost) == f"{taken}: a node was lost (a)"
 
 
 def test_the_start_of_a_gang_says_its_meeting_point_and_restored_samples() -> None:

@@ -4,7 +4,7 @@ from rich.console import Console, RenderableType
 
 from hopyard.show import nodes as node_lines
 from hopyard.show.columns import Listing
-from hopyard.show.jobs import DEFAULT, job_columns, job_table, place_parts, places
+from hopyard.show.jobs import DEFAULT, SOURCES, job_columns, job_table, place_parts, places
 from hopyard.show.metrics import LABELS, SHARES
 from hopyard.show.nodes import node_columns
 from hopyard.show.progress import RunStatus, line, picture
@@ -92,6 +92,16 @@ def test_a_waiting_job_shows_how_long_it_waits_in_all_roughly() -> None:
     assert "60s of ~12m" in text_of(jobs_table(waits))
     assert "1m 00s of ~12m 00s" in text_of(job_table(waits, at(100.0)))
     assert "~" not in text_of(job_table(job_view(wait_s=60.0), at(100.0)))
+    late = job_view(wait_s=720.0, expected_wait_s=60.0)
+    assert "12m" in text_of(jobs_table(late))
+    assert "~" not in text_of(jobs_table(late))
+    assert "12m 00s, longer than the ~1m 00s expected" in text_of(job_table(late, at(100.0)))
+
+
+@pytest.mark.parametrize("layer", Layer)
+def test_an_estimate_says_where_it_comes_from(layer: Layer) -> None:
+    shown = text_of(job_table(job_view(estimated_throughput=10.0, layer=layer), at(100.0)))
+    assert f"10 samples/s estimated, {SOURCES[layer]}" in shown
 
 
 def test_the_status_shows_how_long_jobs_wait_and_the_metrics() -> None:
@@ -149,6 +159,12 @@ def test_a_node_says_why_some_of_its_gpus_get_no_job() -> None:
     assert "GPU 1,2: lost; GPU 0 withheld: in use by process 7" in shown
     assert "\x1b" not in shown
     assert "note" not in text_of(nodes_table(node_view()))
+
+
+def test_nobody_knows_what_runs_on_a_lost_node() -> None:
+    shown = text_of(nodes_table(replace(node_view(), state="lost", gpus_free=0, jobs={})))
+    assert "?/8" in shown
+    assert "8/8" not in shown
 
 
 def test_a_leaving_node_shows_its_end() -> None:

@@ -3,11 +3,11 @@
 import msgspec
 
 from hopyard.show.times import Times
-from hopyard.show.why import KEPT, preemptions_text, why_text
+from hopyard.show.why import KEPT, OPENINGS, preemptions_text, why_text
 from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
-from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing
+from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing, Waiting
 from schemas.views import ClockView, HolderView, PreemptionView, WhyView
 from tests.hopyard.cli_builders import plan_view
 
@@ -20,7 +20,7 @@ PREEMPTION = PreemptionView(
     cause=Cause(
         plan_id=PlanId("plan-1"),
         to=(Beneficiary(job_id=JobId("big"), gpus=4, standing=Standing(priority=2.0)),),
-        measures=Measures(priority="queue, by attained service, 1 first"),
+        measures=Measures(priority="level, by attained service, 1 first"),
         standing=Standing(priority=3.0),
     ),
     samples_done=1500.0,
@@ -52,7 +52,7 @@ WAITS = WhyView(
 AT_725 = Times(ClockView(now=725.0, origin=0.0, speed=60.0))
 OWN = "latency ratio 0.5, gain 1.25"
 SOLVED = "solved, at most 1.0% below the best"
-FOR_BIG = "for big (4 GPUs): queue 2 against its 3 (plan-1)"
+FOR_BIG = "for big (4 GPUs): level 2 against its 3 (plan-1)"
 
 
 def said(why: WhyView) -> list[str]:
@@ -66,7 +66,7 @@ def test_a_waiting_job_is_explained_by_its_place_the_holders_and_the_plan() -> N
         "Other jobs hold the GPUs that it could use:",
         "  job-1, 4 GPUs, since 00:05:00.0 (7m 05s ago); latency ratio 2, gain 4.5",
         f"Decided in plan-3, a first plan of round 2 by hops, {SOLVED}; 00:12:00.0 (5s ago).",
-        "(Latency ratio is waiting over running; gain is weight × speed.)",
+        "(Latency ratio: waiting over running; gain: weight × speed.)",
         "It has waited 1m 05s so far, of ~1m 40s expected in all.",
     ]
 
@@ -113,6 +113,8 @@ def test_an_ended_job_says_how_it_ended() -> None:
         job_id=JobId("j"), state="rejected", reason="rejected", detail="out of memory", since=9.0
     )
     assert said(rejected) == ["j is rejected, since 00:00:09.0 (11m 56s ago): out of memory."]
+    failed = msgspec.structs.replace(rejected, state="failed", detail="exit code 3")
+    assert said(failed) == ["j has failed, since 00:00:09.0 (11m 56s ago): exit code 3."]
     cancelled = WhyView(job_id=JobId("j"), state="cancelled", reason="cancelled", detail="it is cancelled")
     assert said(cancelled) == ["j is cancelled."]
 
@@ -120,6 +122,35 @@ def test_an_ended_job_says_how_it_ended() -> None:
 def test_an_answer_of_an_earlier_version_is_described_as_far_as_possible() -> None:
     old = WhyView(job_id=JobId("j"), state="queued", reason="outweighed", detail="others")
     assert said(old)[0] == "j is queued and does not run. It could run; other jobs come first: others."
+
+
+def test_the_details_of_a_reason_follow_its_time() -> None:
+    new = WhyView(
+        job_id=JobId("j"), state="queued", reason="not-planned", detail="no plan has considered it", since=9.0
+    )
+    assert said(new)[0].endswith(
+        "It waits for a plan, since 00:00:09.0 (11m 56s ago): no plan has considered it."
+    )
+
+
+def test_a_level_is_explained_and_an_order_that_says_itself_is_not() -> None:
+    level = plan_view(measures=Measures(priority="level, by attained service, 1 first"))
+    text = said(msgspec.structs.replace(WAITS, plan=level, standing=Standing(priority=2.0)))
+    assert text[1].endswith("in the queue by level; its own: level 2.")
+    assert "(Level: by attained service, 1 first.)" in text
+    least = plan_view(measures=Measures(priority="GPU-seconds held so far, least first"))
+    assert "(" not in "".join(line[0] for line in said(msgspec.structs.replace(WAITS, plan=least)))
+
+
+def test_every_reason_to_wait_has_words() -> None:
+    assert set(Waiting) <= set(OPENINGS)
+
+
+def test_a_job_that_nobody_replaced_says_so() -> None:
+    alone = msgspec.structs.replace(PREEMPTION, cause=Cause(plan_id=PlanId("plan-1")))
+    assert preemptions_text((alone,), Times(None).moment).endswith(
+        "at 1,500 samples: no job took its place (plan-1)"
+    )
 
 
 def test_moves_are_a_line_each() -> None:

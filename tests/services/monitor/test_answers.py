@@ -284,7 +284,7 @@ def test_a_new_job_waits_to_be_measured() -> None:
 
 
 def test_a_job_under_measurement_says_where() -> None:
-    assert why(joined(), submitted(), opened(profile_run())).detail == "it is measured on v100 (node-1)"
+    assert why(joined(), submitted(), opened(profile_run())).detail == "it is being measured on v100 (node-1)"
 
 
 def test_a_job_that_could_not_be_measured_says_where_and_why() -> None:

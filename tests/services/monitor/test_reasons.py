@@ -102,17 +102,17 @@ def test_a_job_that_came_within_the_round_has_the_fragment_plan_s_reason() -> No
     assert explained(*facts).reason == "no-configuration"
 
 
-ONLY_MIXED = "only a policy that mixes GPU types can place it"
+ONLY_MIXED = "so only a policy that mixes GPU types can place it"
 
 
-@pytest.mark.parametrize(("gpus", "said"), [(4, None), (3, ONLY_MIXED), (2, "there are too few for it")])
+@pytest.mark.parametrize(("gpus", "said"), [(4, None), (3, ONLY_MIXED), (2, "too few for it")])
 def test_a_job_that_no_type_alone_can_hold_says_so(gpus: int, said: str | None) -> None:
     cluster = [joined("node-1", gpus=gpus), joined("node-2", gpus=1, gpu_type=K80)]
     left = msgspec.structs.replace(left_out(reason=Waiting.NO_CONFIGURATION), detail="")
     wide = in_queue(demand=(4, 8), gpu_types=(V100, K80))
     view = explained(*cluster, *wide, plan(left_out=(left,)))
     there = f"it needs at least 4 GPUs; of the types that it may use there are 1 k80, {gpus} v100"
-    assert (view.reason, view.detail) == ("no-configuration", f"{there}: {said}" if said else "")
+    assert (view.reason, view.detail) == ("no-configuration", f"{there}, {said}" if said else "")
 
 
 def test_a_running_job_names_the_plan_that_placed_it_and_not_the_newest() -> None:

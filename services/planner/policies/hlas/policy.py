@@ -43,7 +43,7 @@ from shared.domain import gangs
 
 SOONEST_S = 1.0
 """the least time from a plan to the next one that `again_at` asks for"""
-MEASURES = Measures(priority="queue, by virtual size, 1 first")
+MEASURES = Measures(priority="level, by virtual size, 1 first")
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ class Tiresias(Ordered):
     Options = TiresiasOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = EVENTS
     preemptive: ClassVar[bool] = True
-    measures: ClassVar[Measures] = Measures(priority="queue, by attained service, 1 first")
+    measures: ClassVar[Measures] = Measures(priority="level, by attained service, 1 first")
 
     def __init__(self, options: TiresiasOptions, history: Sequence[float] = ()) -> None:
         """`history`: services of earlier jobs, in GPU·s."""
