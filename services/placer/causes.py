@@ -13,6 +13,17 @@ from shared.domain import gangs
 NAMED_AT_MOST = 3
 """largest number of beneficiaries that a cause names"""
 
+TAKEN_BACK = {
+    PreemptReason.PLAN: "",
+    PreemptReason.NODE_LOST: ": a node was lost",
+    PreemptReason.AGENT_RESTARTED: ": an agent restarted",
+    PreemptReason.INTERRUPTED: ": its processes were interrupted",
+    PreemptReason.FAILED: ": its processes failed",
+    PreemptReason.NODE_LEFT: ": the time of a node was over",
+    PreemptReason.MERGE: "",
+}
+"""why a placement was taken back before it started, in words; a plan and its reasons are in the cause"""
+
 Takers = dict[NodeId, Counter[JobId]]
 """by node: GPUs that each job takes over there"""
 

@@ -63,7 +63,7 @@ def test_an_interruption_on_the_way_up_takes_the_placement_back() -> None:
     placement = place("p1", a=4)
     bench.plan(placement)
     refused = only(PlacementRefused, bench.stop(placement, A, Outcome.INTERRUPTED))
-    assert refused.reason == "taken back before it started: interrupted"
+    assert refused.reason == "taken back before it started: its processes were interrupted"
 
 
 def test_a_failure_ends_the_job_though_a_peer_reported_first_that_it_lost_the_worker() -> None:

@@ -208,10 +208,11 @@ class Allox:
         places = {job: place for job, place in enumerate(found.places) if place is not None}
         for job in sorted(set(queued) - set(started), key=lambda job: (-places[job].level, job)):
             one = places[job]
+            gpu_type = seen.machines.kinds[one.kind].gpu_type
             yield Left(
                 job_id=seen.waiting[job].job_id,
                 reason=Waiting.OUTWEIGHED,
-                detail=f"waits for {seen.machines.kinds[one.kind].gpu_type}, {one.level - 1} behind it",
+                detail=f"it waits for {gpu_type}, with {one.level - 1} behind it",
             )
         for job, place in enumerate(found.places):
             if place is None:

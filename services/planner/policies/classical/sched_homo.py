@@ -214,7 +214,7 @@ def _left(seen: BatchStart, placed: set[JobId]) -> Iterator[Left]:
     """Why jobs get no GPUs: those of the queue in its order, then those that fit nowhere."""
     queued = [one.seen.job_id for one in seen.waiting if one.seen.job_id not in placed]
     for job_id in queued:
-        detail = "" if job_id in seen.batch.jobs else "for a later batch"
+        detail = "" if job_id in seen.batch.jobs else "it is left for a later batch"
         yield Left(job_id=job_id, reason=Waiting.OUTWEIGHED, detail=detail)
     known = placed.union(queued)
     for job in seen.view.jobs:

@@ -339,7 +339,7 @@ def _due(remembered: Memory, job_id: JobId) -> str:
         return "it came after shares of time were computed"
     share = remembered.jobs[job_id].share
     parts = (f"{part:.0%} of its time on {name}" for name, part in share.items() if round(part, 2))
-    return f"due: {', '.join(parts) or 'nothing'}"
+    return f"it is due {', '.join(parts) or 'no time'}"
 
 
 # ---- the policies by name

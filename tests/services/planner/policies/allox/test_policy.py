@@ -60,7 +60,7 @@ def test_a_job_waits_for_a_fast_gpu_rather_than_take_a_slow_one() -> None:
     decision = decide("allox", seen, estimator=silent)
     assert chosen(decision) == {"runs": {"f0": 1}}
     assert waiting(decision) == {"waits": Waiting.OUTWEIGHED}
-    assert decision.left[0].detail == "waits for fast, 0 behind it"
+    assert decision.left[0].detail == "it waits for fast, with 0 behind it"
     later = msgspec.structs.replace(running, present=here(50.0, f0=1))
     moved = decide("allox", msgspec.structs.replace(seen, jobs=(later, seen.jobs[1])), estimator=silent)
     assert chosen(moved) == {"runs": {"f0": 1}, "waits": {"s0": 1}}

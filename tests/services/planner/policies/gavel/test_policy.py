@@ -269,7 +269,7 @@ def test_reasons_are_distinct() -> None:
     reasons = {left.job_id: (left.reason, left.detail) for left in decision.left}
     assert reasons == {
         "giant": (Waiting.NO_CONFIGURATION, ""),
-        "waits": (Waiting.OUTWEIGHED, "due: 50% of its time on a"),
+        "waits": (Waiting.OUTWEIGHED, "it is due 50% of its time on a"),
     }
     assert decide(GAVEL, seen, estimator=silent).left[0].reason == Waiting.NO_ESTIMATE
 
