@@ -9,6 +9,16 @@ const ROW_LEAST = 15;
 const PAD = 3;
 const AHEAD = 0.18; // of the width: what is expected
 const SIGNS = { lost: "✕ ", draining: "◌ " };
+const ENDS = {
+  checkpointed: "checkpointed",
+  completed: "completed",
+  failed: "failed",
+  refused: "refused",
+  interrupted: "interrupted",
+  quota: "its share done",
+  "node-lost": "node lost",
+  "agent-restarted": "agent restarted",
+};
 const LABEL_LEAST = 46;
 const FONT = "system-ui, sans-serif";
 
@@ -421,7 +431,7 @@ export class Timeline {
     const gpus = `GPU ${holding.gpu_indices.join(", ")} of ${node}`;
     if (holding.until === null) return ` ${what} ${gpus} since ${moment(holding.since)}`;
     const length = duration(holding.until - holding.since);
-    return ` ${what} ${gpus}, ${moment(holding.since)} to ${moment(holding.until)} (${length}; ${holding.end || "over"})`;
+    return ` ${what} ${gpus}, ${moment(holding.since)} to ${moment(holding.until)} (${length}; ${ENDS[holding.end] ?? (holding.end || "over")})`;
   }
 }
 
