@@ -30,7 +30,10 @@ def _busy(view: NodeView) -> str:
     """GPUs in use, of all; of a lost node nobody knows."""
     if view.state == "lost":
         return f"?/{view.node.gpus}"
-    return f"{view.node.gpus - view.gpus_free - len(view.withheld)}/{view.node.gpus}"
+    busy = view.node.gpus - view.gpus_free - len(view.withheld)
+    if view.withheld:  # jobs may still hold some of these
+        busy = max(busy, min(sum(view.jobs.values()), view.node.gpus))
+    return f"{busy}/{view.node.gpus}"
 
 
 def _heard(view: NodeView) -> str:

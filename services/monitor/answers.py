@@ -57,12 +57,15 @@ def _status(_: ShowStatus, cluster: ClusterNow) -> StatusView:
 
 
 def gpus(ledger: Ledger) -> dict[GpuType, tuple[int, int]]:
-    """(busy, all) GPUs by type; GPUs of lost nodes do not count."""
+    """(busy, all) GPUs by type, without those of lost nodes, and without withheld ones that no job holds."""
     counts: dict[GpuType, tuple[int, int]] = {}
     for known in ledger.nodes.values():
         busy, there = counts.get(known.node.gpu_type, (0, 0))
         if known.alive:
-            counts[known.node.gpu_type] = (busy + known.gpus_in_use, there + known.node.gpus)
+            counts[known.node.gpu_type] = (
+                busy + known.gpus_in_use,
+                there + known.node.gpus + known.withheld_in_use,
+            )
     return dict(sorted(counts.items()))
 
 
@@ -82,11 +85,15 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
         withheld=known.withheld,
         reason=known.drained_for,
         state=node_state(known),
-        gpus_free=max(known.node.gpus - known.gpus_in_use, 0) if known.alive else 0,
+        gpus_free=_free(known) if known.alive else 0,
         jobs=jobs,
         heartbeat_age_s=cluster.silence_s(known.node.node_id, cluster.now),
         left_s=None if known.node.until is None else max(known.node.until - cluster.now, 0.0),
     )
+
+
+def _free(known: NodeRecord) -> int:
+    return max(known.node.gpus - known.gpus_in_use + known.withheld_in_use, 0)
 
 
 def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:

@@ -172,6 +172,14 @@ class NodeRecord(KnownNode, kw_only=True):
             return next(iter(self.workers.values())).gpus
         return len({index for worker in self.workers.values() for index in worker.gpu_indices})
 
+    @property
+    def withheld_in_use(self) -> int:
+        """GPUs that no job gets any more, and that one still holds."""
+        if not self.withheld:
+            return 0
+        held = {index for worker in self.workers.values() for index in worker.gpu_indices}
+        return len(held & self.withheld.keys())
+
     def settle(self, at: float) -> None:
         """Add up use until `at`. Called before anything about the node changes."""
         if self.alive and self.workers:

@@ -161,6 +161,13 @@ def test_a_node_says_why_some_of_its_gpus_get_no_job() -> None:
     assert "note" not in text_of(nodes_table(node_view()))
 
 
+def test_a_job_on_withheld_gpus_keeps_them_busy() -> None:
+    kept = dict.fromkeys(range(8), "Xid 79")
+    held = replace(node_view(), withheld=kept, gpus_free=0)
+    assert "2/8" in text_of(nodes_table(held))
+    assert "0/8" in text_of(nodes_table(replace(held, jobs={})))
+
+
 def test_nobody_knows_what_runs_on_a_lost_node() -> None:
     shown = text_of(nodes_table(replace(node_view(), state="lost", gpus_free=0, jobs={})))
     assert "?/8" in shown

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import NodeDrained, ProfileFailed
-from schemas.ids import JobId
+from schemas.events import GpusWithheld, NodeDrained, ProfileFailed
+from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
 from schemas.plans import Layer, Waiting
 from schemas.questions import (
@@ -46,6 +46,7 @@ from tests.fact_builders import (
     submitted,
     whole_life,
     worker_started,
+    worker_stopped,
 )
 from tests.services.monitor.monitor_world import World, heartbeat
 
@@ -376,6 +377,17 @@ def test_nodes_show_their_jobs_and_when_they_were_heard() -> None:
     assert isinstance(view, NodePage)
     [node] = view.nodes
     assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("alive", 5, {JOB: 3}, 1.5)
+
+
+def test_withheld_gpus_that_a_job_still_holds_are_in_use() -> None:
+    kept = GpusWithheld(at=1.0, node_id=NodeId(NODE), gpus={0: "Xid 79", 7: "Xid 79"})
+    world = World(joined(), worker_started(gpu_indices=(0, 1, 2)), kept)
+    assert status(world).gpus == {V100: (3, 7)}
+    view = world.ask(ListNodes())
+    assert isinstance(view, NodePage)
+    assert view.nodes[0].gpus_free == 4
+    world.tell(worker_stopped(at=2.0))
+    assert status(world).gpus == {V100: (0, 6)}
 
 
 def test_a_lost_node_has_no_free_gpus() -> None:

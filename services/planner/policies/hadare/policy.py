@@ -49,7 +49,7 @@ from services.planner.solver.budget import Budget
 from services.planner.solver.problem import Solve
 from shared.domain.arrays import Flags
 
-MEASURES = Measures(gain="utility, of the time from submission to the end that follows")
+MEASURES = Measures(gain="utility, a function of the time from submission to the end that follows")
 
 
 class HadareOptions(RigidOptions, frozen=True, kw_only=True):
