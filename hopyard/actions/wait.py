@@ -9,7 +9,7 @@ from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import api_url, connect, on, patiently
 from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
 from hopyard.show.columns import Column, Listing
-from hopyard.show.jobs import job_table
+from hopyard.show.jobs import ended_text, job_table
 from hopyard.show.output import show_output
 from hopyard.show.tables import state_text
 from hopyard.show.terminal import put, say, show_ids, show_json
@@ -199,4 +199,4 @@ def judge(ends: Ends) -> None:
         raise JobEnded(f"{len(bad)} of {len(ends)} jobs did not complete", code)
     view = ends[job_id]
     because = f": {in_a_line(view.reason)}" if view.reason else ""
-    raise JobEnded(f"{job_id} is {view.state}{because}", code)
+    raise JobEnded(f"{job_id} {ended_text(view.state)}{because}", code)

@@ -94,6 +94,11 @@ def exit_text(exit_code: int | None, signal_number: int | None) -> str:
     return "" if exit_code is None else f"exit code {exit_code}"
 
 
+def ended_text(state: str) -> str:
+    """What became of a job that has ended, after its id."""
+    return "has failed" if state == JobState.FAILED else f"is {state}"
+
+
 def _restarts(job: JobView) -> str:
     """The number of restarts, with the number of interruptions and failures among them."""
     retries = job.spec.retries

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from hopyard.show.causes import cause_text, short
-from hopyard.show.jobs import exit_text, places
+from hopyard.show.jobs import ended_text, exit_text, places
 from hopyard.show.stages import STAGES
 from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from schemas.views import HolderView, PlanView, PreemptionView, WhyView
-from shared.domain.states import ENDED, JobState
+from shared.domain.states import ENDED
 
 Moment = Callable[[float | None], str]
 """a function that puts a time into words, such as `Times.moment`"""
@@ -53,8 +53,7 @@ def why_text(why: WhyView, moment: Moment) -> str:
 
 def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
     if why.state in ENDED:
-        ended = "has failed" if why.state == JobState.FAILED else f"is {why.state}"
-        yield f"{why.job_id} {ended}{_since(why, moment)}{_colon(why)}."
+        yield f"{why.job_id} {ended_text(why.state)}{_since(why, moment)}{_colon(why)}."
         return
     if why.state == "running":
         yield from _running(why, moment)

@@ -70,7 +70,7 @@ def test_the_reason_of_a_failure_is_its_first_and_last_line(hopyard: Hopyard, ap
     goes(api, ended("failed", TRACEBACK))
     ran = hopyard("submit", "job.yaml", "--wait")
     last = ran.err.splitlines()[-1]
-    assert last == "hopyard: job-1 is failed: exit code 1 … ValueError: [31mno data"
+    assert last == "hopyard: job-1 has failed: exit code 1 … ValueError: [31mno data"
     assert "\x1b" not in ran.out + ran.err, "a job's output gives the terminal no orders"
     assert "Traceback" in ran.out
 
