@@ -10,6 +10,7 @@ from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Gang, Proportional, Relaxed
 from schemas.plans import Cause, Placement, PlanKind
 from shared.domain.audit import Audit, Violation, audit
+from shared.domain.tally import ROUNDING
 from tests.fact_builders import (
     JOB,
     K80,
@@ -209,6 +210,12 @@ def test_a_fact_that_the_table_forbids_names_the_state() -> None:
     assert details(joined(), preempted()) == [f"{JOB} is unknown"]
 
 
+def test_a_job_that_waits_for_its_estimate_or_is_unknown_starts_before_it_may() -> None:
+    log = [joined(), submitted(), profiled(), *running()]
+    assert details(*log) == [f"{JOB} is profiled"]
+    assert f"{JOB} is unknown" in details(joined(), *running())
+
+
 def test_a_completion_without_a_start_is_forbidden_and_one_that_crossed_a_preemption_is_not() -> None:
     end = completed()
     assert "state-table" in rules(joined(), *in_queue(), end)
@@ -333,12 +340,26 @@ def test_a_completed_job_did_its_samples_to_within_rounding() -> None:
     for samples, expected in (
         (999.0, ["work-undone"]),
         (999.995, ["work-undone"]),
+        (1000.0 * (1 - ROUNDING), []),  # enough for the placer
         (999.9999, []),
         (1000.0, []),
         (1001.0, []),
     ):
         assert rules(*log, completed(samples_done=samples)) == expected
     assert details(*log, completed(samples_done=999.0)) == [f"{JOB} did 999 of 1000 samples"]
+
+
+def test_a_completion_that_is_void_need_not_have_done_the_work() -> None:
+    early = completed(samples_done=0.0)
+    assert rules(joined(), *in_queue(), early) == ["state-table"]
+    assert rules(joined(), early) == ["state-table"]
+    assert rules(joined(), *in_queue(), *running(), cancelled(), early) == []
+
+
+def test_a_run_has_its_workers_samples_to_within_rounding() -> None:
+    log = [joined(), *in_queue(), *running(), checkpointed(samples_done=400.0)]
+    assert rules(*log, preempted(samples_done=400.0 * (1 + ROUNDING / 2))) == []
+    assert rules(*log, preempted(samples_done=400.0 * (1 + ROUNDING * 2))) == ["work-overcounted"]
 
 
 # ---- orders and plans
