@@ -7,7 +7,7 @@ from services.planner.policies.contract.configurations import Configurations, co
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import ViewJob
-from services.planner.policies.hops.policy import TIE, gains
+from services.planner.policies.hops.policy import TIE, Hops, HopsOptions, gains
 from tests.services.planner.planner_builders import (
     FAST,
     SLOW,
@@ -163,3 +163,96 @@ def test_a_job_that_fits_nowhere_keeps_no_fragment_from_the_next() -> None:
     decision = decide("hops", view([head, job("next", (1,))], nodes(1, 1, 1), kind=PlanKind.FRAGMENT))
     assert list(chosen(decision)) == ["next"]
     assert reasons(decision) == {"head": Waiting.NO_CONFIGURATION}
+
+
+@pytest.mark.parametrize(("demand", "again"), [((3,), True), ((2,), True), ((3, 8), True), ((4,), False)])
+def test_hops_asks_to_be_called_for_what_the_rest_of_the_gpus_would_do(
+    demand: tuple[int, ...],
+    again: bool,  # noqa: FBT001
+) -> None:
+    """Of five idle GPUs `placed` gets two; `wide` has a place on an empty node only."""
+    line = [
+        job("placed", (1, 2), wait_s=90.0, sensitivity=2.0),
+        job("wide", (4,), wait_s=50.0, sensitivity=2.0),
+        job("outside", demand, wait_s=1.0),
+    ]
+    decision = decide("hops", view(line, nodes(1, 1, 3)))
+    assert chosen(decision) == {"placed": place_on(a2=2)}
+    assert (decision.again_at is not None) == again
+
+
+def test_a_standing_is_what_the_placement_is_worth_and_what_staying_would_have_been() -> None:
+    line = [
+        job("moves", (1, 2), present=present(a0=1), wait_s=30.0, priority=2.0),
+        job("waits", (8,), wait_s=20.0),
+        job("outside", (1,), wait_s=10.0),
+    ]
+    decision = decide("hops", view(line, nodes(8)), moving_cost_s=36.0)
+    assert chosen(decision) == {"moves": place_on(a0=2)}
+    stood: dict[str, object] = {
+        job_id: (one.priority, one.gain, one.stay) for job_id, one in decision.standings.items()
+    }
+    assert stood == {
+        "moves": (pytest.approx(0.3), pytest.approx(2.0 * 0.3 * 2.0 * 0.9), pytest.approx(2.0 * 0.3)),
+        "waits": (pytest.approx(0.2), pytest.approx(0.2), None),
+        "outside": (pytest.approx(0.1), None, None),
+    }
+
+
+def test_a_restart_of_more_than_a_round_leaves_no_gain_and_takes_none() -> None:
+    def estimator(wanted: Configurations) -> Estimated:
+        known = linear(wanted)
+        return Estimated(throughput=np.where(wanted.gpus == 1, np.nan, known.throughput), layer=known.layer)
+
+    seen = view([job("x", (1, 2), present=present(a0=1))], nodes(8))
+    decision = decide("hops", seen, estimator, moving_cost_s=720.0)
+    assert chosen(decision) == {}
+    [standing] = decision.standings.values()
+    assert (standing.gain, standing.stay) == (0.0, None)
+
+
+def test_a_move_costs_the_restart_on_the_type_it_goes_to() -> None:
+    cluster = [node("a0", 1), node("b0", 1, gpu_type=SLOW)]
+    runs = job("x", gpu_types=(FAST, SLOW), present=present(a0=1), wait_s=50.0)
+
+    def estimator(wanted: Configurations) -> Estimated:
+        speed = np.where(wanted.node == 1, 20.0, 10.0)
+        return Estimated(throughput=speed, layer=np.zeros(len(wanted), dtype=np.uint8))
+
+    seen = replace(view([runs], cluster), restarts_s={runs.workload: {FAST: 36.0, SLOW: 72.0}})
+    decision = decide("hops", seen, estimator)
+    assert chosen(decision) == {"x": place_on(b0=1)}
+    assert decision.objective == pytest.approx(0.5 * 2.0 * 0.8)  # 72 of 360 s
+
+
+@pytest.mark.parametrize(("moving_cost_s", "offered"), [(None, True), (1.0, True), (0.0, False)])
+def test_where_moving_costs_something_a_job_may_stay_where_no_rule_would_put_it(
+    moving_cost_s: float | None,
+    offered: bool,  # noqa: FBT001
+) -> None:
+    runs = job("x", (2,), present=present(a0=1, a1=1), sensitivity=2.0)
+    wanted = Hops(HopsOptions(moving_cost_s=moving_cost_s)).wants(view([runs], nodes(8, 8)))
+    places = [wanted.at(row) for row in range(len(wanted))]
+    assert (place_on(a0=1, a1=1) in places) == offered
+
+
+def test_a_job_that_fits_nowhere_keeps_no_gpu_from_the_next_unless_it_has_them() -> None:
+    """Sixteen GPUs are more than either type has."""
+    cluster = [node("a0"), node("b0", gpu_type=SLOW)]
+    waits = job("head", (16,), wait_s=90.0, gpu_types=(FAST, SLOW))
+    behind = job("next", (8,), gpu_types=(FAST, SLOW))
+    assert list(chosen(decide("hops", view([waits, behind], cluster)))) == ["next"]
+    runs = replace(waits, present=present(a0=8, b0=8))
+    assert chosen(decide("hops", view([runs, behind], cluster))) == {"head": place_on(a0=8, b0=8)}
+
+
+def test_the_window_is_as_many_times_the_gpus_as_the_option_says() -> None:
+    line = [job(name, (8,), wait_s=wait) for name, wait in (("a", 3.0), ("b", 2.0), ("c", 1.0))]
+    policy = Hops(HopsOptions(window_factor=2.0))
+    assert policy.wants(view(line, nodes(8))).jobs == ("a", "b")
+
+
+def test_a_policy_looks_at_each_view_anew() -> None:
+    policy = Hops(HopsOptions())
+    for name in ("one", "other"):
+        assert policy.wants(view([job(name)], nodes(8))).jobs == (name,)
