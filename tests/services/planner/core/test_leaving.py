@@ -122,6 +122,7 @@ def test_a_job_waits_where_nothing_else_would_do(policy: str) -> None:
     one = stage(policy)
     one.tell(going(CLOSED), *in_queue(demand=(8,), samples=1e6), opened())
     one.until(400.0)
+    assert one.plans
     assert all(not plan.placements for plan in one.plans)
 
 
