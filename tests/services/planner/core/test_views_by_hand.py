@@ -33,6 +33,7 @@ from tests.fact_builders import (
     started,
     submitted,
     worker_started,
+    worker_stopped,
 )
 from tests.services.planner.planner_builders import MODELLED
 
@@ -329,11 +330,12 @@ def test_a_view_with_a_memo_shows_no_jobs_of_the_past() -> None:
         {"restarts": 1},
         {"attained_gpu_s": 5.0},
         {"received_s": {V100: 5.0}},
-        {"unfit": frozenset({NODE})},
+        {"unfit": frozenset({NODE, OTHER})},
+        {"unfit": frozenset()},
     ],
 )
 def test_what_changes_of_a_job_is_shown_though_a_memo_has_it(news: dict[str, object]) -> None:
-    state, memo = waits(), Memo()
+    state, memo = waits(unfit=frozenset({NODE})), Memo()
     before = seen(state, memo=memo)
     for name, value in news.items():
         setattr(state.jobs[JOB], name, value)
@@ -341,10 +343,25 @@ def test_what_changes_of_a_job_is_shown_though_a_memo_has_it(news: dict[str, obj
     assert after == seen(state) != before
 
 
-def test_a_node_closes_only_where_some_node_goes_away() -> None:
+def test_a_gang_that_breaks_has_no_place_though_a_memo_has_one() -> None:
+    both = config(node_1=1, node_2=1)
+    state = state_of(joined(), joined(OTHER), *in_queue(), plan(placement(on=both)))
+    for node_id in both:
+        fold(state, worker_started(node_id=node_id))
+    fold(state, started(at=60.0, on=both))
+    memo = Memo()
+    assert [job.present is None for job in seen(state, memo=memo).jobs] == [False]
+    fold(state, worker_stopped(node_id=OTHER, at=90.0))
+    after = seen(state, memo=memo)
+    assert [job.present is None for job in after.jobs] == [True]
+    assert after == seen(state)
+
+
+@pytest.mark.parametrize("beside", [[], [joined()]])
+def test_a_node_closes_once_it_goes_away(beside: list[Event]) -> None:
     settings, memo = Settings(), Memo()
-    state = state_of(joined(), *in_queue())
+    state = state_of(*beside, joined(OTHER), *in_queue())
     assert closed_nodes(state, 100.0, settings, memo) == frozenset()
-    fact = joined(OTHER)
+    fact = joined(OTHER, life="2")
     fold(state, msgspec.structs.replace(fact, node=msgspec.structs.replace(fact.node, until=100.0)))
     assert closed_nodes(state, 100.0, settings, memo) == {OTHER}
