@@ -186,10 +186,12 @@ def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, f
     """Samples that the job had done when the run ended, or according to its last heartbeat, and when.
 
     Samples after the last checkpoint of a run that has ended are lost, so neither they nor their time count.
+    A run that saved nothing has no time that counts.
     """
     if run.ended_at is not None:
         samples = record.samples_done if run.samples_to is None else run.samples_to
-        return samples, run.saved_at if run.saved_at > run.started_at else run.ended_at
+        unsaved = run.saved_at <= run.started_at and samples > run.samples_from
+        return samples, run.ended_at if unsaved else run.saved_at
     heard = cluster.progress.get(record.job_id)
     saved = record.samples_done, run.saved_at
     return max(saved, heard) if heard is not None else saved

@@ -372,15 +372,18 @@ def _break(ledger: Ledger, fact: WorkerStopped) -> None:
 
 
 def _save(ledger: Ledger, fact: WorkerCheckpointed | WorkerStopped) -> None:
-    """Count the progress of a checkpoint, if the placement is the job's present one.
+    """Count the progress of a checkpoint, if the placement is the job's present one, or was at its end.
 
     A worker may publish a checkpoint and then stop with it: a checkpoint without more samples is the same.
+    A job that is cancelled or reaches its time limit saves once more after its end.
     """
     record = ledger.jobs.get(fact.job_id)
-    run = record.present if record else None
+    run = (record.present or record.cut_short) if record else None
     if record is not None and run is not None and run.placement_id == fact.placement_id:
         completed = isinstance(fact, WorkerStopped) and fact.outcome is Outcome.COMPLETED
         more = record.tally.count(fact.node_id, fact.samples_done, fact.at)
         record.checkpoints += more and not completed
         record.samples_done = max(record.samples_done, record.tally.merged(record.spec.samples))
         run.saved_at = fact.at
+        if run.ended_at is not None:
+            run.samples_to, run.copies = record.samples_done, record.tally.by_copy()

@@ -131,6 +131,12 @@ class JobRecord(msgspec.Struct, kw_only=True):
         """The run that is under way; None unless the job is running."""
         return self.runs[-1] if self.state is JobState.RUNNING else None
 
+    @property
+    def cut_short(self) -> Run | None:
+        """The run in which the job was cancelled or failed; None: no run ended with it, or it completed."""
+        run = self.runs[-1] if self.runs and self.ended and self.state is not JobState.COMPLETED else None
+        return run if run is not None and run.preempted is None else None
+
     def running_s(self, now: float) -> float:
         """Length of all its runs until now."""
         run = self.present

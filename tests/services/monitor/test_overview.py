@@ -255,6 +255,12 @@ def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoi
     assert (run.ended_at, run.samples_to, run.measured_throughput) == (90.0, 400.0, 10.0)
 
 
+def test_a_run_that_ended_before_it_saved_anything_has_no_measure() -> None:
+    lost = preempted(at=90.0, samples_done=0.0, reason=PreemptReason.NODE_LOST)
+    [run] = asked(World(*training(at=10.0), lost), ListRuns(job_id=JobId(JOB)), RunPage).runs
+    assert (run.samples_to, run.measured_throughput) == (0.0, None)
+
+
 def test_a_run_that_has_just_begun_has_no_measure() -> None:
     world = World(*training(at=10.0))
     world.now = 10.2

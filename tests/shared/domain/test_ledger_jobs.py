@@ -95,6 +95,21 @@ def test_a_checkpoint_of_an_earlier_placement_is_no_progress() -> None:
     assert record.samples_done == 0
 
 
+@pytest.mark.parametrize("end", [cancelled(at=200), failed(at=200)])
+def test_what_a_job_saves_when_it_is_cancelled_or_reaches_its_time_limit_counts(end: Event) -> None:
+    saved = worker_stopped(at=205, outcome=Outcome.CHECKPOINTED, samples_done=300)
+    record = job(*in_queue(), started(at=10), checkpointed(at=100, samples_done=200), end, saved)
+    [run] = record.runs
+    assert (record.samples_done, record.checkpoints, run.samples_to, run.saved_at) == (300, 2, 300, 205)
+
+
+def test_after_a_job_s_end_no_report_of_an_earlier_placement_counts() -> None:
+    late = worker_stopped(at=205, outcome=Outcome.CHECKPOINTED, samples_done=300)
+    ended = job(*in_queue(), started(), preempted(at=40, samples_done=200), cancelled(at=200), late)
+    assert (ended.samples_done, ended.runs[0].samples_to) == (200, 200)
+    assert job(*in_queue(), cancelled(at=200), late).samples_done == 0
+
+
 def test_a_preemption_counts_as_a_restart_and_keeps_the_run() -> None:
     record = job(*in_queue(), started(at=10), preempted(at=40, samples_done=200))
     assert record.restarts == 1
