@@ -139,7 +139,7 @@ def _plan(fact: facts.PlanPublished) -> str:
         f"{len(fact.placements)} placed, {len(fact.left_out)} left out, {plural(fact.idle_gpus, 'GPU')} idle"
     )
     gap = f", gap {share(fact.gap)}" if fact.gap else ""
-    notes = "".join(f"; {note}" for note in fact.notes)
+    notes = "".join(f"; {in_a_line(note)}" for note in fact.notes)
     horizon = "" if fact.horizon_s is None else f"; no plan ends all jobs within {duration(fact.horizon_s)}"
     return (
         f"{kind} of round {fact.round} by {fact.policy}: {counts} ({STAGES[fact.stage]}{gap}){horizon}{notes}"

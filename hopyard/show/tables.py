@@ -11,7 +11,7 @@ from hopyard.show.columns import Column, Listing
 from hopyard.show.metrics import in_words, measure
 from hopyard.show.stages import STAGES
 from hopyard.show.times import Times
-from hopyard.show.units import duration, legible, number, plural, share
+from hopyard.show.units import duration, in_a_line, legible, number, plural, share
 from schemas.instances import instance_name
 from schemas.plans import Stage
 from schemas.results import RunResult
@@ -157,7 +157,7 @@ def status_facts(status: StatusView) -> dict[str, str]:
         "services": _services(status.services),
         "did last, real time": "\n".join(filter(None, map(did_text, status.services))),
         "last plan": "" if plan is None else _plan(plan),
-        "its notes": "" if plan is None else "; ".join(plan.notes),
+        "its notes": "" if plan is None else "; ".join(in_a_line(note) for note in plan.notes),
         "waiting": ""
         if status.raqlr is None
         else f"~{number(status.raqlr)} of the time a job runs, as the jobs that ended lately",

@@ -11,7 +11,15 @@ from schemas.base import Event
 from schemas.events import FACTS, GpusWithheld, NodeDrained, Outcome, PlacementRefused, PreemptReason
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, Standing
-from tests.fact_builders import failed, gang_formed, plan, preempted, worker_started, worker_stopped
+from tests.fact_builders import (
+    failed,
+    gang_formed,
+    plan,
+    preempted,
+    refused,
+    worker_started,
+    worker_stopped,
+)
 
 UNKNOWN = Times(None)
 LONGEST = 500
@@ -39,6 +47,14 @@ def test_a_whole_run_is_a_line_a_fact_in_words() -> None:
 def test_a_plan_shows_its_horizon_if_it_is_known() -> None:
     assert fact_line(plan(horizon_s=90.0), UNKNOWN).endswith("(solved); no plan ends all jobs within 1m 30s")
     assert fact_line(plan(notes=("late",)), UNKNOWN).endswith("(solved); late")
+
+
+def test_a_policy_s_error_of_several_lines_is_shown_in_one_without_control_characters() -> None:
+    note = "mine failed: ValueError: what\n  \x1b[31mwhere\x1b[0m; planned by fifo"
+    line = fact_line(plan(notes=(note,)), UNKNOWN)
+    assert line.endswith("; mine failed: ValueError: what … [31mwhere[0m; planned by fifo")
+    no_room = msgspec.structs.replace(refused(), reason="no room:\n\x07none")
+    assert "not started: no room: … none" in fact_line(no_room, UNKNOWN)
 
 
 def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:

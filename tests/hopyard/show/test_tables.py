@@ -141,6 +141,8 @@ def test_plans_say_in_words_how_they_were_found() -> None:
     solved = text_of(status_table(status_view(plan=plan_view()), at(1.0)))
     assert "left out; solved, gap " in solved
     assert "optimal" not in solved + text_of(result_table(run_result()))
+    failed = replace(plan, notes=("mine failed: what\n\x1b[31mwhere",))
+    assert "mine failed: what … [31mwhere" in text_of(status_table(status_view(plan=failed), at(1.0)))
 
 
 def test_unknown_fields_of_a_job_are_left_out() -> None:
