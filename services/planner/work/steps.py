@@ -105,7 +105,7 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
         return PolicyFailed(reason=f"{step.policy} failed: {_text(error)}")
     if broken is not None:
         return PolicyFailed(reason=f"{step.policy} made an invalid decision: {broken}")
-    return with_lacking(view, decision)
+    return with_all_left(view, decision)
 
 
 def shown(policy: Policy, view: View) -> View:
@@ -113,15 +113,22 @@ def shown(policy: Policy, view: View) -> View:
     return view.in_modes(modes_of(policy), by_job=asks_modes(policy))
 
 
-def with_lacking(view: View, decision: Decision) -> Decision:
-    """The decision with the jobs that the policy was not shown added to those left out."""
-    if not view.lacking:
-        return decision
+def with_all_left(view: View, decision: Decision) -> Decision:
+    """The decision with every job that it does not place among those left out.
+
+    Added are the jobs that it does not mention, and those that the policy was not shown.
+    """
+    mentioned = {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
+    forgotten = [
+        Left(job_id=job.job_id, reason=Waiting.OUTWEIGHED, detail="the policy gives no reason")
+        for job in view.jobs
+        if job.job_id not in mentioned
+    ]
     lacking = [
         Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=why)
         for job_id, why in sorted(view.lacking.items())
     ]
-    return msgspec.structs.replace(decision, left=(*decision.left, *lacking))
+    return msgspec.structs.replace(decision, left=(*decision.left, *forgotten, *lacking))
 
 
 def _is_ours(policy: Policy) -> bool:

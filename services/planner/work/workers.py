@@ -31,7 +31,7 @@ from services.planner.policies.contract.estimates import (
 from services.planner.policies.contract.view import View
 from services.planner.work.metrics import Fallbacks
 from services.planner.work.policy_process import Answer, Request
-from services.planner.work.steps import Decide, PolicyFailed, Want, shown, with_lacking
+from services.planner.work.steps import Decide, PolicyFailed, Want, shown, with_all_left
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.offload import Crashed, HelperProcess
 from shared.runtime.service import Ports
@@ -109,7 +109,7 @@ class Workers:
         if broken := fault(seen, decision):
             note = f"{STAND_IN} made an invalid decision: {broken}; running jobs were kept, none started"
             return keep_running(view, note)
-        return msgspec.structs.replace(with_lacking(seen, decision), memory=view.memory)
+        return msgspec.structs.replace(with_all_left(seen, decision), memory=view.memory)
 
     async def _run(self, request: Request, deadline_s: float) -> Answer:
         try:

@@ -32,6 +32,14 @@ class Greedy(Hops):
         return msgspec.structs.replace(decision, choices=decision.choices * 2)
 
 
+class Forgets(Hops):
+    """Mentions only the first job."""
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
+        decision = super().decide(view, wanted, estimates, solve)
+        return msgspec.structs.replace(decision, choices=decision.choices[:1], left=())
+
+
 class Numbers(Hops):
     """Gives numbers of a kind that no message can hold."""
 

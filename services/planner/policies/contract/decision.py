@@ -82,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...]
     """in a first plan: all jobs that shall run; in a fragment plan: only those that shall start"""
     left: tuple[Left, ...] = ()
-    """the jobs that get no GPUs, in the order of the queue"""
+    """the jobs that get no GPUs, in the order of the queue; any that are missing are added at its end"""
     stage: Stage = Stage.QUEUE
     objective: float = 0.0
     bound: float = 0.0
@@ -159,13 +159,13 @@ def fault(view: View, decision: Decision) -> str | None:
     - The gangs of a rota have the same members and different positions in it, and their shares of its time
       add up to 1 at most.
     - A job that may not be moved (`ViewJob.stays`) has its present gang; only its turns may differ.
-    - A job that gets no GPUs is listed once.
+    - `left` lists jobs of the view that get no GPUs, each once; one that it lacks is added without a reason.
     - Numbers, notes and memory fit a message, and `again_at` is later than the view.
     """
     wrong = _too_large_for_a_message(view, decision) or _wrong_standing(view, decision)
     if decision.choices:
         wrong = wrong or _wrong_choice(view, decision)
-    return wrong or _left_twice(decision) or _moved_too_soon(view, decision)
+    return wrong or _wrong_left(view, decision) or _moved_too_soon(view, decision)
 
 
 def bounded(decision: Decision) -> Decision:
@@ -304,11 +304,14 @@ def _moved_too_soon(view: View, decision: Decision) -> str | None:
     return None
 
 
-def _left_twice(decision: Decision) -> str | None:
-    """The first job in `left` that is placed, or is there twice."""
+def _wrong_left(view: View, decision: Decision) -> str | None:
+    """The first job in `left` that is placed, is there twice, or is not in the view."""
+    jobs = {job.job_id for job in view.jobs} if decision.left else set()
     mentioned = {choice.job_id for choice in decision.choices}
     for left in decision.left:
         if left.job_id in mentioned:
             return f"job {left.job_id} is left out and also placed, or left out twice"
+        if left.job_id not in jobs:
+            return f"job {left.job_id} is left out, and is not in the view"
         mentioned.add(left.job_id)
     return None

@@ -236,6 +236,12 @@ def test_each_broken_rule_is_named(choices: list[Choice], complaint: str | None)
     assert fault(seen, Decision(choices=tuple(choices))) == complaint
 
 
+def test_no_job_is_left_out_that_is_not_in_the_view() -> None:
+    left = (Left(job_id=JobId("stranger"), reason=Waiting.OUTWEIGHED),)
+    complaint = "job stranger is left out, and is not in the view"
+    assert fault(view([job("x", (2,))], [node("a0", 2)]), Decision(choices=(), left=left)) == complaint
+
+
 @pytest.mark.parametrize(("choices", "left"), [(["x"], ["x"]), ([], ["x", "x"])])
 def test_a_job_is_placed_or_left_out_and_mentioned_once(choices: list[str], left: list[str]) -> None:
     seen = view([job("x", (2,))], [node("a0", 2)])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Message, Question
-from schemas.plans import Layer, Stage
+from schemas.plans import Layer, Stage, Waiting
 from schemas.questions import ESTIMATOR, Refused
 from schemas.settings import Settings
 from services.planner.core.tasks import Resolve
@@ -103,6 +103,14 @@ async def test_a_decision_that_breaks_a_rule_is_stood_in_for(bus: MemoryBus) -> 
         ),
     )
     assert decision.stage == Stage.QUEUE
+
+
+async def test_a_job_that_a_decision_does_not_mention_is_left_out(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    _, decision = await planned(workers(bus), "tests.services.planner.planner_policies:Forgets")
+    assert (list(chosen(decision)), decision.notes) == (["x"], ())
+    [left] = decision.left
+    assert (left.job_id, left.reason, left.detail) == ("y", Waiting.OUTWEIGHED, "the policy gives no reason")
 
 
 async def test_a_decision_that_cannot_be_published_is_stood_in_for(bus: MemoryBus) -> None:
