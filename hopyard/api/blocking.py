@@ -43,6 +43,7 @@ class Blocking:
         except IncompleteRead:
             raise broken_off() from None
         except (HTTPException, OSError, ValueError) as error:  # ValueError: the URL is invalid
+            await self.close()  # an answer that comes late would be taken for the next one
             raise lost(error) from None
 
     def _answer(self, request: Request, *, endless: bool) -> HTTPResponse:
@@ -59,18 +60,22 @@ class Blocking:
         """Repeat the request if a kept connection was closed meanwhile: every request may arrive twice."""
         parts = urlsplit(request.url)
         connection, kept = self._connected(parts)
-        assert connection.sock is not None
-        connection.sock.settimeout(None if endless else self._limit_s)
+        link = connection.sock
+        assert link is not None
+        link.settimeout(self._limit_s)
         try:
             connection.request(
                 request.method, _target(parts), request.body, {**_login(parts), **request.headers}
             )
-            return connection.getresponse()
+            answer = connection.getresponse()
         except ConnectionError:
             connection.close()
             if not kept:
                 raise
             return self._sent(request, endless=endless)
+        if endless:
+            link.settimeout(None)
+        return answer
 
     def _connected(self, parts: SplitResult) -> tuple[HTTPConnection, bool]:
         """The connection, and whether it was open before."""

@@ -30,14 +30,16 @@ class Session:
 
     @asynccontextmanager
     async def sent(self, request: Request, *, endless: bool = False) -> AsyncIterator[Response]:
+        import asyncio  # noqa: PLC0415 - as above
+
         import aiohttp  # noqa: PLC0415 - as above
 
         limit = aiohttp.ClientTimeout(total=None if endless else TIMEOUT_S, sock_connect=TIMEOUT_S)
         method, url, headers, body = request
         try:
-            async with self._session.request(
-                method, url, headers=headers, data=body, timeout=limit
-            ) as response:
+            async with asyncio.timeout(TIMEOUT_S):  # an endless answer begins in time, too
+                response = await self._session.request(method, url, headers=headers, data=body, timeout=limit)
+            async with response:
                 yield Response(response.status, response.headers, response.content.iter_any())
         except aiohttp.ClientPayloadError:
             raise broken_off() from None

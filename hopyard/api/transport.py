@@ -46,7 +46,8 @@ class Transport(Protocol):
     def sent(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[Response]:
         """The response, whose chunks are still to be read; follows redirects.
 
-        Raises Lost, also while the chunks are read. Only an `endless` response may be silent for long.
+        Raises Lost, also while the chunks are read. Only an `endless` response may be silent for long, and
+        only once it has begun.
         """
         ...
 

@@ -84,6 +84,8 @@ async def test_an_api_that_does_not_answer_in_time_is_reported_in_words(
         async with client_of(f"http://127.0.0.1:{mute.getsockname()[1]}") as client:
             with pytest.raises(Unreachable, match=r"took the call and did not answer in time$"):
                 await client.jobs()
+            with pytest.raises(Unreachable, match=r"took the call and did not answer in time$"):
+                [line async for line in client.events(follow=True)]
 
 
 def event_line(seq: int, padding: int = 0) -> bytes:
