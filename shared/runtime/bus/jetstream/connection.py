@@ -143,7 +143,8 @@ class Connection:
                         self.log.warning("waiting for NATS", servers=self._where, reason=repr(reason))
                     await asyncio.sleep(pause)
         except TimeoutError:
-            raise Unavailable(f"no NATS server at {self._where} within {timeout_s} s: {reason}") from None
+            why = str(reason or "") or "it does not answer"
+            raise Unavailable(f"no NATS server at {self._where} within {timeout_s:g} s: {why}") from None
 
     async def _try_to_open(self) -> Exception | None:
         """Try once to connect, with a new client; returns why it failed, or None."""

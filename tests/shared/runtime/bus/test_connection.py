@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -67,6 +68,13 @@ async def test_no_server_is_unavailable_after_the_time_limit() -> None:
     settings = Settings(nats_url="nats://127.0.0.1:9")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 within 0\.3 s"):
         await JetStreamBus.connect(settings, "service", timeout_s=0.3)
+
+
+async def test_a_server_that_takes_the_call_and_says_nothing_is_reported_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        settings = Settings(nats_url=f"nats://127.0.0.1:{mute.getsockname()[1]}")
+        with pytest.raises(Unavailable, match=r" within 0\.3 s: it does not answer$"):
+            await JetStreamBus.connect(settings, "service", timeout_s=0.3)
 
 
 async def test_an_invalid_nats_url_is_named() -> None:
