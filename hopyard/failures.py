@@ -65,6 +65,10 @@ class Unreachable(Failure):
     code = UNREACHABLE
 
 
+class Unanswered(Unreachable):
+    """The API took the call and did not answer in time: what was asked for may have been done."""
+
+
 class JobEnded(Failure):
     """A job that was waited for did not complete."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.failures import Failure, Unreachable
+from hopyard.failures import Failure, Unanswered, Unreachable
 from hopyard.local.credentials import this_user
 from hopyard.show.columns import Column, Listing
 from hopyard.show.tables import facts_table
@@ -88,12 +88,16 @@ async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> 
     user = "" if client.has_token else this_user()
     outcomes: list[SubmitOutcome] = []
     for file, job in jobs:
+        own_key = key or uuid.uuid4().hex
         try:
             owned = job if job.user or not user else msgspec.structs.replace(job, user=user)
-            submitted = await client.submit(owned, key or uuid.uuid4().hex)
+            submitted = await client.submit(owned, own_key)
         except ApiRefusal as refusal:
             outcomes.append(SubmitOutcome(file=file, error=_placed(file, refusal)))
         except Unreachable as gone:
+            advice = f"{gone}; the job may be stored all the same: submit it again with --key {own_key}"
+            error = Unreachable(advice) if isinstance(gone, Unanswered) else gone
+            outcomes.append(SubmitOutcome(file=file, error=error))
             rest = jobs[len(outcomes) :]
             return outcomes + [SubmitOutcome(file=name, error=gone) for name, _ in rest]
         else:

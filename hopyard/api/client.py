@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from hopyard.api.transport import Headers, Late, Lost, Request, Response, Transport
-from hopyard.failures import Failure, Unreachable
+from hopyard.failures import Failure, Unanswered, Unreachable
 from schemas.base import Event, Message
 from schemas.codec import fact_of_json
 from schemas.ids import JobId, NodeId
@@ -264,7 +264,7 @@ class Client:
 
     def _unreachable(self, error: Lost) -> Unreachable:
         if isinstance(error, Late):
-            return Unreachable(f"{self.url} took the call and did not answer in time")
+            return Unanswered(f"{self.url} took the call and did not answer in time")
         return Unreachable(f"cannot reach {self.url}: {error}")
 
     def _raise_for(self, status: int, answer: bytes) -> None:

@@ -1,6 +1,8 @@
 """submit, ps, show, why, cancel; and how every command says that it could not."""
 
 import json
+import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,22 @@ def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedAp
         hopyard("submit", str(job_file), "--api", api.url)
     first, second = (headers["Idempotency-Key"] for _, _, headers, _ in api.requests)
     assert first != second
+
+
+def test_a_submission_without_an_answer_can_be_repeated(
+    hopyard: Hopyard, job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be stored: without its key a repetition would be a second job."""
+    monkeypatch.setattr("hopyard.api.blocking.TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        ran = hopyard("submit", str(job_file), "--api", url)
+        assert ran.code == 3
+        assert re.search(
+            r"stored all the same: submit it again with --key [0-9a-f]{32}$", ran.err, re.MULTILINE
+        )
+        several = hopyard("submit", str(job_file), str(job_file), "--api", url)
+        assert (several.code, several.err.count("--key")) == (3, 1)
 
 
 def test_a_repeated_submission_says_so(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
