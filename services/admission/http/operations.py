@@ -8,6 +8,7 @@ from msgspec import Meta
 from schemas.base import File
 from schemas.events import Fact
 from schemas.jobs import JobFile, Name
+from schemas.numbers import Number
 from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.tokens import Identity, Role
@@ -64,7 +65,7 @@ class EventsQuery(File, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0)] = 0
     """`seq` of the last line already read"""
     job: Annotated[str, Meta(max_length=200)] | None = None
-    since: float = 0.0
+    since: Number = 0.0
     """cluster time: facts before it are left out"""
     limit: Annotated[int, Meta(ge=1)] | None = None
     """lines at most; without it, all up to the fact that is the newest at the time of the request"""

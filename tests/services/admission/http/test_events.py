@@ -137,7 +137,17 @@ async def test_facts_since_a_time_are_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["newest=-1", "newest=10001", "since=noon", "after=-1", "limit=0", "follow=perhaps", "jobs=a"]
+    "query",
+    [
+        "newest=-1",
+        "newest=10001",
+        "since=noon",
+        "since=nan",
+        "after=-1",
+        "limit=0",
+        "follow=perhaps",
+        "jobs=a",
+    ],
 )
 async def test_a_wrong_query_is_refused(query: str) -> None:
     async with serving() as api:
