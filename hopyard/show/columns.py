@@ -97,8 +97,8 @@ def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
     """A cell as plain text: markup in it is not interpreted."""
     if isinstance(cell, Text):
         return cell
-    if isinstance(cell, str):
-        text = Text(legible(cell))
+    if isinstance(cell, str) or len(cell) == 1:
+        text = Text(legible("".join(cell)))
         if wide is not None:
             text.truncate(wide, overflow="ellipsis")
         return text

@@ -67,6 +67,8 @@ def test_a_narrow_column_of_parts_shows_whole_ones_and_says_how_many_it_leaves_o
 def test_without_room_for_any_part_their_number_is_shown() -> None:
     columns = [Column[str]("on", lambda _: ("titan-xp-0:4", "titan-xp-1:4"), cut=8, parts="nodes")]
     assert [line.plain for line in Listing(columns, [""]).lines(11)] == ["on", "2 nodes"]
+    alone = [Column[str]("on", lambda _: ("titan-xp-0:4",), cut=8, parts="nodes")]
+    assert [line.plain for line in Listing(alone, [""]).lines(8)] == ["on", "titan-x…"]
 
 
 def test_an_empty_column_is_left_out() -> None:
