@@ -57,13 +57,15 @@ def chosen(
 
 
 def _show_options(name: str, *, as_json: bool) -> None:
-    from services.planner.policies.options import described  # noqa: PLC0415 - brings numpy
+    from hopyard.actions.scenario import check_policy  # noqa: PLC0415 - brings numpy
+    from services.planner.policies.options import described  # noqa: PLC0415 - as above
     from services.planner.policies.registry import UnfitPolicy, options_kind  # noqa: PLC0415 - as above
 
     try:
         options = described(options_kind(name))
     except UnfitPolicy as error:
         raise Invalid(str(error)) from None
+    check_policy(name)
     if as_json:
         show_json(options)
     elif options:

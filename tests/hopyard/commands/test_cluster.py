@@ -68,6 +68,8 @@ def test_the_options_of_a_policy_are_shown(hopyard: Hopyard) -> None:
     assert (cost["default"], cost["choices"]) == (None, "a number ≥ 0, ≤ 1e+06")
     assert "lr, ftf, las, sjf, srtf, fifo" in " ".join(hopyard("policy", "show", "hops").out.split())
     assert "policy nonsense is unknown" in hopyard("policy", "show", "nonsense").err
+    none = hopyard("policy", "show", "json:loads")
+    assert (none.code, "policy json:loads cannot be built" in none.err) == (2, True)
 
 
 def test_an_option_that_the_policy_has_not_is_refused_in_the_cluster_s_words(
