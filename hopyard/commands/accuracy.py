@@ -49,7 +49,7 @@ def accuracy(
     report = ask(ShowAccuracy(by=keys, shortest_s=shortest), AccuracyReport, TIMEOUT_S)
     times = Times(clock_here()) if "hour" in keys else None
     if report.overall is None and not as_json:
-        say(f"no placement has run for {shortest:g} s of cluster time yet (--shortest)")
+        say(f"no placement that can be compared has run for {shortest:g} s of cluster time yet (--shortest)")
     show(report, accuracy_table(report, times or Times(None)), as_json=as_json, out=out, times=times)
 
 
