@@ -27,7 +27,7 @@ def node_columns() -> Mapping[str, Column[NodeView]]:
 
 
 def _busy(view: NodeView) -> str:
-    """GPUs in use, of all; of a lost node nobody knows."""
+    """GPUs in use, of all; of a lost node how many is unknown."""
     if view.state == "lost":
         return f"?/{view.node.gpus}"
     busy = view.node.gpus - view.gpus_free - len(view.withheld)

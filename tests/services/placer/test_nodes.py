@@ -50,7 +50,10 @@ def test_a_placement_that_waits_for_a_node_is_refused_when_the_node_is_lost() ->
     old, new = place("p1", a=4), place("p2", OTHER, a=2, b=2)
     bench.start(old)
     bench.plan(new)
-    assert refusal_of(bench.tell(NodeLost(at=45.0, node_id=B))) == "taken back before it started: a node was lost"
+    assert (
+        refusal_of(bench.tell(NodeLost(at=45.0, node_id=B)))
+        == "taken back before it started: a node was lost"
+    )
     assert kinds(bench.stop(old, A, Outcome.CHECKPOINTED)) == [JobPreempted]
 
 
