@@ -54,7 +54,7 @@ def test_a_policy_s_error_of_several_lines_is_shown_in_one_without_control_chara
     line = fact_line(plan(notes=(note,)), UNKNOWN)
     assert line.endswith("; mine failed: ValueError: what … [31mwhere[0m; planned by fifo")
     no_room = msgspec.structs.replace(refused(), reason="no room:\n\x07none")
-    assert "not started: no room: … none" in fact_line(no_room, UNKNOWN)
+    assert "not started (plan-1): no room: … none" in fact_line(no_room, UNKNOWN)
 
 
 def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:
