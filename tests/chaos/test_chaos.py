@@ -18,6 +18,7 @@ from tests.chaos.storm import Case, random_case, run_case, shortest
 EVENTS = 100_000
 PARTS = 5
 FIRST, *OTHERS = range(PARTS)
+ENGINES = ["conductor", pytest.param("loop", marks=pytest.mark.slow)]
 SEEDS_APART = 1_000
 
 
@@ -41,6 +42,7 @@ def test_every_fault_was_hit(hits: Counter[int]) -> None:
     assert {number for number in FAULTS if not hits[number]} == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_shells_of_a_live_stack_break_no_rule_either(seed: int) -> None:
     result = run_case(random_case(seed, rounds=4), engine="loop")
@@ -48,7 +50,7 @@ def test_the_shells_of_a_live_stack_break_no_rule_either(seed: int) -> None:
     assert sum(result.hits.values()) > len(FAULTS)
 
 
-@pytest.mark.parametrize("engine", ["conductor", "loop"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_the_same_seed_gives_the_same_case(engine: Engine) -> None:
     one, other = (run_case(random_case(7, rounds=2), engine) for _ in range(2))
     assert (one.events, one.hits) == (other.events, other.hits)
@@ -91,7 +93,7 @@ def _unlucky(fact: Event) -> bool:
     ("service", "core", "rule"),
     [("planner", Forgetful, "job-lost"), ("admission", Careless, "acknowledged-lost")],
 )
-@pytest.mark.parametrize("engine", ["conductor", "loop"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_a_service_at_fault_is_found(service: str, core: type[WrongTime], rule: str, engine: Engine) -> None:
     result = run_case(random_case(2, rounds=2), engine, wrap=faulty(service, core))
     assert any(one.startswith(rule) for one in result.broken), result.broken
