@@ -46,7 +46,7 @@ and all that they import stay to the end"""
 gc.set_threshold(COLLECT_EVERY)
 
 
-MORE_WORKERS_THAN_CORES = 5
+MORE_WORKERS_THAN_CORES = 3
 """Tests of whole stacks mostly wait for a clock."""
 
 MOST_WORKERS = 8
