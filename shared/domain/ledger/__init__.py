@@ -98,7 +98,7 @@ FOLDS: Mapping[type[Event], Callable[[Ledger, Any], None]] = {
     ProfileFailed: cluster.measure,
     NodeJoined: cluster.join,
     NodeLost: cluster.lose,
-    NodeReturned: cluster.come_back,
+    NodeReturned: cluster.change,
     NodeDrained: cluster.change,
     NodeRestored: cluster.change,
     GpusWithheld: cluster.change,

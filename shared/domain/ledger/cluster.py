@@ -6,7 +6,6 @@ from schemas.events import (
     NodeEvent,
     NodeJoined,
     NodeLost,
-    NodeReturned,
     Outcome,
     PlacementRefused,
     PlanPublished,
@@ -213,23 +212,14 @@ def join(ledger: Ledger, fact: NodeJoined) -> None:
     before = ledger.nodes.get(fact.node_id)
     if before is not None and before.life != fact.life:
         _lose_copies(ledger, before, fact.at, but=fact.workers)
-    come_back(ledger, fact)
+    change(ledger, fact)
     known = ledger.nodes[fact.node_id]
     known.workers = {key: worker for key, worker in known.workers.items() if key in fact.workers}
-
-
-def come_back(ledger: Ledger, fact: NodeJoined | NodeReturned) -> None:
-    if known := ledger.nodes.get(fact.node_id):
-        known.settle(fact.at)
-        known.up_since = known.up_since if known.alive else fact.at
-    change(ledger, fact)
 
 
 def lose(ledger: Ledger, fact: NodeLost) -> None:
     known = ledger.nodes.get(fact.node_id)
     if known is not None and known.alive:
-        known.settle(fact.at)
-        known.up.append((known.up_since, fact.at))
         _lose_copies(ledger, known, fact.at)
     change(ledger, fact)
 
@@ -249,7 +239,17 @@ def _end_copy(record: JobRecord, node_id: NodeId, at: float, *, saved: bool) -> 
 
 
 def change(ledger: Ledger, fact: NodeEvent) -> None:
+    """Fold a fact about a node. An interval of its time ends where the GPUs that jobs can get change."""
+    known = ledger.nodes.get(fact.node_id)
+    if known is None:
+        fold_node(ledger.nodes, fact, _record)
+        return
+    known.settle(fact.at)
+    alive, gpus = known.alive, known.node.gpus
     fold_node(ledger.nodes, fact, _record)
+    if (known.alive, known.node.gpus) != (alive, gpus):
+        known.up += [(known.up_since, fact.at, gpus)] if alive else []
+        known.up_since = fact.at
 
 
 def _record(fact: NodeJoined) -> NodeRecord:

@@ -161,9 +161,11 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
 
 
 class NodeRecord(KnownNode, kw_only=True):
-    up: list[tuple[float, float]] = []
-    """intervals in which it was alive; the present one is open and not among them"""
+    up: list[tuple[float, float, int]] = []
+    """intervals in which it was alive, each with the GPUs that jobs could get in it; the present one is open
+    and not among them"""
     up_since: float
+    """begin of the present interval"""
     workers: dict[PlacementId, WorkerRecord] = {}
     """a lost node keeps them: it may come back with them"""
     settled_at: float
@@ -171,6 +173,7 @@ class NodeRecord(KnownNode, kw_only=True):
     busy_s: float = 0.0
     """seconds with at least one GPU in use"""
     gpu_busy_s: float = 0.0
+    """the same, times the GPUs in use of those that jobs could get"""
 
     @property
     def gpus_in_use(self) -> int:
@@ -186,12 +189,17 @@ class NodeRecord(KnownNode, kw_only=True):
         held = {index for worker in self.workers.values() for index in worker.gpu_indices}
         return len(held & self.withheld.keys())
 
+    @property
+    def available_in_use(self) -> int:
+        """GPUs in use of those that jobs can get."""
+        return self.gpus_in_use - self.withheld_in_use
+
     def settle(self, at: float) -> None:
         """Add up use until `at`. Called before anything about the node changes."""
         if self.alive and self.workers:
             elapsed_s = max(at - self.settled_at, 0.0)
             self.busy_s += elapsed_s
-            self.gpu_busy_s += elapsed_s * self.gpus_in_use
+            self.gpu_busy_s += elapsed_s * self.available_in_use
         self.settled_at = max(at, self.settled_at)
 
 

@@ -31,8 +31,8 @@
 | gap_max                 | 1       | proven relative gap of the solved plans                               |
 
 JCT, waiting and the ratios are about completed jobs. A figure without data is None, never NaN.
-"Available" and the mean throughput are taken from the first submission to the last completion, or to now
-while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
+A GPU is available while its node is alive, unless it is withheld. Available time and the mean throughput are
+taken from the first submission to the last completion, or to now while jobs are unfinished. A GPU is busy while a worker has it: profiling, start and checkpoint included.
 
 The monitor answers with these figures while the cluster runs; the result of a run holds them afterwards.
 Figures over time and distributions are in `curves`.

@@ -1,7 +1,7 @@
 """How much of the cluster was used, and for how long: GRU, CRU, cluster throughput. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
@@ -13,17 +13,17 @@ ROUNDING = 1e-6
 
 
 def gru(ledger: Ledger, now: float) -> float | None:
-    """Busy GPU time / available GPU time; a lost node's GPUs are not available."""
+    """Busy GPU time / available GPU time; a lost node's GPUs and withheld ones are not available."""
     nodes = ledger.nodes.values()
-    busy = plain_sum(node.gpu_busy_s + _unsettled_s(node, now) * node.gpus_in_use for node in nodes)
-    return _use(ledger, now, busy, [float(node.node.gpus) for node in nodes])
+    busy = plain_sum(node.gpu_busy_s + _unsettled_s(node, now) * node.available_in_use for node in nodes)
+    return _use(ledger, now, busy, lambda gpus: gpus)
 
 
 def cru(ledger: Ledger, now: float) -> float | None:
     """Time of nodes with a busy GPU / time of nodes (Hadar's definition)."""
     nodes = ledger.nodes.values()
     busy = plain_sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
-    return _use(ledger, now, busy, [1.0 for _ in nodes])
+    return _use(ledger, now, busy, lambda _: 1)
 
 
 def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
@@ -41,12 +41,12 @@ def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
     return None if use is None else min(use, 1.0)
 
 
-def _use(ledger: Ledger, now: float, busy_s: float, weights: Sequence[float]) -> float | None:
+def _use(ledger: Ledger, now: float, busy_s: float, weight: Callable[[int], int]) -> float | None:
+    """`weight`: of a node's time, by the GPUs that jobs could get there."""
     if not ledger.jobs:
         return None
     span = span_s(ledger, now)
-    nodes = ledger.nodes.values()
-    there = plain_sum(weight * _up_s(node, span) for node, weight in zip(nodes, weights, strict=True))
+    there = plain_sum(_up_s(node, span, weight) for node in ledger.nodes.values())
     use = _share(busy_s, there)
     return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
 
@@ -96,10 +96,13 @@ def _unsettled_s(node: NodeRecord, now: float) -> float:
     return max(now - node.settled_at, 0.0) if node.alive and node.workers else 0.0
 
 
-def _up_s(node: NodeRecord, span: tuple[float, float]) -> float:
+def _up_s(node: NodeRecord, span: tuple[float, float], weight: Callable[[int], int]) -> float:
+    """Weighted seconds of the span in which the node was alive."""
     first, last = span
-    spells = [*node.up, (node.up_since, last)] if node.alive else node.up
-    return plain_sum(max(min(end, last) - max(start, first), 0.0) for start, end in spells)
+    spells = [*node.up, (node.up_since, last, node.node.gpus)] if node.alive else node.up
+    return plain_sum(
+        weight(gpus) * max(min(end, last) - max(start, first), 0.0) for start, end, gpus in spells
+    )
 
 
 def _share(part: float, whole: float) -> float | None:

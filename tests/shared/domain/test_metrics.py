@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import PreemptReason
-from schemas.ids import JobId
+from schemas.events import GpusWithheld, PreemptReason
+from schemas.ids import JobId, NodeId
 from schemas.plans import Stage
 from shared.domain.ledger import Ledger, forget, ledger_of
 from shared.domain.metrics import (
@@ -31,6 +31,7 @@ from shared.domain.metrics.fairness import isolated_s, jain
 from shared.domain.metrics.use import cluster_throughput_now
 from tests.fact_builders import (
     K80,
+    NODE,
     V100,
     cancelled,
     completed,
@@ -321,6 +322,36 @@ def test_use_is_never_above_one_though_workers_end_after_their_job() -> None:
     ]
     found = figures(*facts)
     assert (found["gru"], found["cru"]) == (1.0, 1.0)
+
+
+def test_gpus_that_jobs_could_get_only_for_a_time_are_available_for_that_time() -> None:
+    """Of four GPUs two are withheld from 50 to 90, and one of those trains on for ten seconds."""
+    facts = [
+        joined(gpus=4),
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0, 1)),
+        started("a", at=0),
+        GpusWithheld(at=50, node_id=NodeId(NODE), gpus={1: "hot", 2: "hot"}),
+        worker_stopped("a", at=60),
+        completed("a", at=60),
+        joined(gpus=4, at=90, life="2"),
+        *finished("b", sub=0, start=60, end=100),
+    ]
+    found = figures(*facts)
+    assert found["gru"] == (2 * 50 + 10) / (4 * 50 + 2 * 40 + 4 * 10)
+
+
+def test_a_node_that_comes_back_with_other_gpus_had_the_old_ones_before() -> None:
+    facts = [
+        joined(gpus=8),
+        *in_queue("a"),
+        worker_started("a", at=0, gpu_indices=(0, 1, 2, 3)),
+        started("a", at=0),
+        worker_stopped("a", at=50),
+        completed("a", at=100),
+        joined(gpus=2, at=50, life="2"),
+    ]
+    assert figures(*facts)["gru"] == 200 / (8 * 50 + 2 * 50)
 
 
 @pytest.mark.parametrize(("round_s", "use"), [(60.0, 50 / 120), (100.0, 0.5), (None, None)])
