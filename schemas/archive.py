@@ -135,7 +135,7 @@ def workload_of(fingerprint: Fingerprint) -> Workload:
     """The workload that has this fingerprint. Raises ValueError."""
     parts = [part.replace("%7C", "|").replace("%25", "%") for part in fingerprint.split("|")]
     if len(parts) != 5 or not parts[2].isdecimal():  # noqa: PLR2004 - the parts of a fingerprint
-        raise ValueError(f"{fingerprint!r} is no fingerprint of a workload")
+        raise ValueError(f"{fingerprint!r} is not a fingerprint of a workload")
     model, dataset, batch_size, optimizer, code_version = parts
     return Workload(
         model=model,

@@ -189,11 +189,11 @@ def _copy(folder: Path, job: JobId, name: str, into: Path, room: int) -> int:
 def _plain(name: str, folder: int) -> Iterator[BinaryIO]:
     """Open a checkpoint without following a link. Raises OSError, ValueError if it is not a plain file."""
     if not stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
-        raise ValueError(f"{name} is no file")
+        raise ValueError(f"{name} is not a file")
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{name} is no file")
+            raise ValueError(f"{name} is not a file")
         yield file
 
 

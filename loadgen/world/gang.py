@@ -57,7 +57,7 @@ def member(catalogue: Catalogue, seed: int, workload: Workload, node: Node, batc
         needed = memory_bytes(model, batch)
         raise DoesNotFit(
             f"out of memory: {workload.model} with batch {batch} needs {needed / 1e9:.1f} GB, "
-            f"a {node.gpu_type} has {gpu.memory / 1e9:.1f} GB"
+            f"{node.gpu_type} has {gpu.memory / 1e9:.1f} GB"
         )
     own, server = traits(seed, node.node_id), catalogue.server_of(node.server)
     speed = server.speed * own.host

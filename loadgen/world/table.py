@@ -150,4 +150,4 @@ def _rate(speeds: Speeds, node: Node) -> float:
         return speeds.rates[node.gpu_type]
     except KeyError:
         what = f"{speeds.model} on {speeds.dataset}"
-        raise DoesNotFit(f"no speed of {what} on a {node.gpu_type}") from None
+        raise DoesNotFit(f"no speed of {what} on {node.gpu_type}") from None

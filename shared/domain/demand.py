@@ -43,7 +43,7 @@ def _modes(asked: Sequence[str]) -> tuple[str, ...]:
     """The modes asked for, and lockstep, in which every job can run."""
     for index, name in enumerate(asked):
         if name not in gangs.NAMES:
-            raise InvalidJob(f"$.modes[{index}]", f"{name} is no mode; there are {', '.join(gangs.NAMES)}")
+            raise InvalidJob(f"$.modes[{index}]", f"{name} is not a mode; there are {', '.join(gangs.NAMES)}")
     return tuple(sorted({*asked, LOCKSTEP.tag()}))
 
 

@@ -22,7 +22,7 @@ OF_THE_AGENT = frozenset(
 )
 """variables that say which process of its gang a process is, and which GPUs are its own"""
 PREFIXES_OF_THE_AGENT = ("HOPJOB_", "HOPYARD_")
-NO_NAME = "is no name of a variable: letters, digits and _, no digit first"
+NO_NAME = "is not a name of a variable: letters, digits and _, no digit first"
 KEPT = "the agent sets this variable, or keeps it from jobs"
 LINES = "holds a control character; put text of several lines into a file"
 SHOWN = 40

@@ -38,7 +38,7 @@ def parted(text: str) -> WrittenPolicy:
     for part in rest:
         option, _, value = part.partition("=")
         if not _OPTION.fullmatch(option):
-            raise ValueError(f"{text}: {option!r} is no name of an option")
+            raise ValueError(f"{text}: {option!r} is not a name of an option")
         if option in options:
             raise ValueError(f"{text}: option {option} is there twice")
         options[option] = value

@@ -152,7 +152,7 @@ def test_speeds_say_whether_an_exchange_is_of_every_iteration() -> None:
 
 
 def test_workloads_without_a_speed_do_not_fit() -> None:
-    with pytest.raises(DoesNotFit, match=r"no speed of resnet18 on tiny-imagenet on a p100"):
+    with pytest.raises(DoesNotFit, match=r"no speed of resnet18 on tiny-imagenet on p100"):
         WORLD.profile(spec(), node("p100"), iterations=1, key="k")
     with pytest.raises(DoesNotFit, match=r"no speeds of alexnet on cifar10; there are those of resnet18 on"):
         WORLD.profile(spec(replace(VGG, model="alexnet")), node("t4"), iterations=1, key="k")

@@ -196,9 +196,7 @@ def test_a_profile_follows_the_pattern_of_the_model(model: str, dataset: str) ->
 
 
 def test_a_job_too_large_for_the_memory_does_not_fit() -> None:
-    with pytest.raises(
-        DoesNotFit, match=r"out of memory: resnet50 .* needs 12\.4 GB, a gtx-1080-ti has 11\.8"
-    ):
+    with pytest.raises(DoesNotFit, match=r"out of memory: resnet50 .* needs 12\.4 GB, gtx-1080-ti has 11\.8"):
         EmulatedWorld(1).profile(
             spec("resnet50", "imagenet"), node(gpu_type="gtx-1080-ti"), iterations=10, key="pr"
         )

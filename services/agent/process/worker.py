@@ -308,7 +308,7 @@ class LiveWorker:
 def _read(files: RankFiles) -> bytes:
     """A rank's last-message file; empty: there is none.
 
-    The job's account owns its folder, so a link or anything else that is no plain file is not read.
+    The job's account owns its folder, so a link or anything else that is not a plain file is not read.
     """
     try:
         descriptor = os.open(files.last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -371,5 +371,7 @@ def world_of(catalogue: CatalogueFile, settings: Settings) -> World:
         ) from None
     world = make(settings, catalogue)
     if lacking := [name for name in OF_WORLD if not hasattr(world, name)]:
-        raise UnknownPlugin(f"world {settings.world}: what it makes is no world: no {', '.join(lacking)}")
+        raise UnknownPlugin(
+            f"world {settings.world}: what it makes is not a world: it has no {', '.join(lacking)}"
+        )
     return world

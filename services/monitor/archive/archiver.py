@@ -105,7 +105,7 @@ class Archiver:
             case CopyArchive():
                 return await self._lane.do(self._reader.read_part, question)
             case _:
-                return Refused(reason=f"{type(question).__name__} is no question about the archive")
+                return Refused(reason=f"{type(question).__name__} is not a question about the archive")
 
     # ---- archiving
 

@@ -89,7 +89,7 @@ class ArchiveReader:
     def read_part(self, question: CopyArchive) -> ArchivePart:
         """Raises OSError; ValueError for a name that no file of an archive has."""
         if segment_of(question.name) is None:
-            raise ValueError(f"{question.name!r} is no file of an archive")
+            raise ValueError(f"{question.name!r} is not a file of an archive")
         with (self.folder / question.name).open("rb") as file:
             file.seek(question.offset)
             return ArchivePart(data=file.read(PART_BYTES))

@@ -90,7 +90,7 @@ def _kind(name: str, factory: PolicyFactory) -> type[msgspec.Struct]:
     kind = getattr(factory, "Options", NoOptions)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
-    raise UnfitPolicy(f"{name} is no policy: its `Options` are no msgspec struct")
+    raise UnfitPolicy(f"{name} is not a policy: its `Options` is not a msgspec struct")
 
 
 def _constructed(name: str, factory: PolicyFactory, options: msgspec.Struct) -> Policy:
@@ -105,17 +105,17 @@ def _constructed(name: str, factory: PolicyFactory, options: msgspec.Struct) -> 
     _calls(name, policy)
     missing = [step for step in STEPS if not callable(getattr(policy, step, None))]
     if missing:
-        raise UnfitPolicy(f"{name} is no policy: it has no {' and no '.join(missing)}")
+        raise UnfitPolicy(f"{name} is not a policy: it has no {' and no '.join(missing)}")
     return policy
 
 
 def _calls(name: str, policy: Any) -> dict[Trigger, PlanKind]:  # noqa: ANN401 - whatever was built
     calls = getattr(policy, "calls", None)
     if not isinstance(calls, Mapping):
-        raise UnfitPolicy(f"{name} is no policy: its `calls` are {calls!r:.80} and no mapping")
+        raise UnfitPolicy(f"{name} is not a policy: its `calls` is {calls!r:.80}, not a mapping")
     try:
         return msgspec.convert(dict(calls), dict[Trigger, PlanKind])
     except msgspec.ValidationError as error:
         raise UnfitPolicy(
-            f"{name} is no policy: its `calls` map a trigger to a kind of plan: {error}"
+            f"{name} is not a policy: its `calls` must map a trigger to a kind of plan: {error}"
         ) from None

@@ -78,7 +78,7 @@ async def _run(name: str, build: Build, settings: Settings) -> None:
             deposed, others = several.split((Deposed, Fenced))
             if deposed is None or others is not None:
                 raise
-            structlog.get_logger().warning("leads no more", service=name, reason=str(leaf_of(deposed)))
+            structlog.get_logger().warning("no longer leads", service=name, reason=str(leaf_of(deposed)))
         finally:
             steps.end()
         if stopping.is_set():  # a group of tasks that ends by itself swallows the cancellation

@@ -111,7 +111,7 @@ def test_modes_are_sorted_and_include_lockstep_and_no_list_means_any() -> None:
     assert job_spec(job_file(modes=["relaxed", "forked"])).modes == ("forked", "lockstep", "relaxed")
     assert job_spec(job_file(modes=[])).modes == ("lockstep",)
     assert job_spec(job_file()).modes == ()
-    with pytest.raises(InvalidJob, match=r"loose is no mode; there are forked, lockstep, .*") as refused:
+    with pytest.raises(InvalidJob, match=r"loose is not a mode; there are forked, lockstep, .*") as refused:
         job_spec(job_file(modes=["relaxed", "loose"]))
     assert refused.value.field == "$.modes[1]"
 

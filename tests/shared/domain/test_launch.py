@@ -125,11 +125,11 @@ A_FOLDER = "an absolute path without .. and without control characters"
         ),
         (
             "environment: {a-b: x}",
-            "$.environment: 'a-b' is no name of a variable: letters, digits and _, no digit first",
+            "$.environment: 'a-b' is not a name of a variable: letters, digits and _, no digit first",
         ),
         (
             'environment: {"A=B\\nC": x}',
-            r"$.environment: 'A=B\nC' is no name of a variable: letters, digits and _, no digit first",
+            r"$.environment: 'A=B\nC' is not a name of a variable: letters, digits and _, no digit first",
         ),
         (
             'environment: {A: "x\\ny"}',

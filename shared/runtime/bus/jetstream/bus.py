@@ -36,7 +36,7 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         """Connect, and return once the streams exist; retries until a server is there.
 
         Raises Unavailable after `timeout_s` real seconds (None: never), PermissionError for credentials
-        that the server refuses, ValueError for a `nats_url` that is no address, RuntimeError for a stream
+        that the server refuses, ValueError for a `nats_url` that is not an address, RuntimeError for a stream
         that exists and cannot be given our settings.
         """
         connection, back = Connection(settings, name), asyncio.Event()

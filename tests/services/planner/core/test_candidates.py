@@ -34,9 +34,10 @@ UNFIT = {
     "json:no_such_name": "policy json:no_such_name: json has no no_such_name",
     POLICIES
     + "RaisesWhenBuilt": f"policy {POLICIES}RaisesWhenBuilt cannot be built: RuntimeError: no licence",
-    POLICIES + "no_policy": f"{POLICIES}no_policy is no policy: its `calls` are None and no mapping",
-    POLICIES + "OddCalls": f"{POLICIES}OddCalls is no policy: its `calls` map a trigger to a kind of plan: ",
-    POLICIES + "WithoutDecide": f"{POLICIES}WithoutDecide is no policy: it has no decide",
+    POLICIES + "no_policy": f"{POLICIES}no_policy is not a policy: its `calls` is None, not a mapping",
+    POLICIES
+    + "OddCalls": f"{POLICIES}OddCalls is not a policy: its `calls` must map a trigger to a kind of ",
+    POLICIES + "WithoutDecide": f"{POLICIES}WithoutDecide is not a policy: it has no decide",
     POLICIES + "Exits": "SystemExit: 3",
 }
 
