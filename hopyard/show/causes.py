@@ -1,5 +1,7 @@
 """Why a placement ended, in words: for which jobs, and what that was worth."""
 
+import msgspec
+
 from hopyard.show.units import number, plural
 from schemas.plans import Cause, Standing
 
@@ -26,8 +28,12 @@ def cause_text(reason: str, cause: Cause | None) -> str:
             "failed": f"its processes on {cause.node} failed",
             "node-left": f"the time of {cause.node} was over",
         }.get(reason, f"its worker on {cause.node} ended")
-    whom = _for_whom(cause) if reason != "merge" else f"its copies get new shares{_shares_changed(cause)}"
-    return f"{whom}{_worth(cause)} ({cause.plan_id})"
+    if reason == "merge":
+        return f"its copies get new shares{_shares_changed(cause)}{_worth(cause)} ({cause.plan_id})"
+    if cause.moved and cause.to and _worth_more(cause.standing):  # it would have moved without them, too
+        alone = msgspec.structs.replace(cause, to=(), others=0)
+        return f"{_for_whom(alone)}{_worth(alone)}, and {_names(cause)} got its GPUs ({cause.plan_id})"
+    return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
 
 
 def _for_whom(cause: Cause) -> str:

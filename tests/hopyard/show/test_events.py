@@ -114,6 +114,28 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
         (
             PreemptReason.PLAN,
             cause(
+                moved=True,
+                to=(Beneficiary(job_id=JobId("x"), gpus=2, standing=Standing(gain=2.5)),),
+                others=1,
+                standing=Standing(gain=4.5, stay=4.0),
+            ),
+            (
+                "moved at 1,500 samples for a place that is worth more: gain 4.5 against 4 where it was,"
+                " and x (2 GPUs) and 1 more got its GPUs (plan-3-1-7)"
+            ),
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(
+                moved=True,
+                to=(Beneficiary(job_id=JobId("x"), gpus=2, standing=Standing(gain=4.5)),),
+                standing=Standing(gain=3.0, stay=4.0),
+            ),
+            "moved at 1,500 samples for x (2 GPUs): gain 4.5 against its 3 (plan-3-1-7)",
+        ),
+        (
+            PreemptReason.PLAN,
+            cause(
                 to=(Beneficiary(job_id=JobId("x"), gpus=4, standing=Standing(priority=3.0, gain=4.5)),),
                 standing=Standing(priority=0.5),
             ),
