@@ -7,6 +7,8 @@ Beyond the paper: a running job that a first plan moves loses the time of a rest
 configurations is multiplied by 1 − restart / round_s, and its present configuration is always among the
 candidates. A restart takes as long as was measured for the workload on the GPU type, or the option
 `moving_cost_s`; with that at 0 moving is free, and the present configuration is no candidate of its own.
+Where moving costs something, a running job behind the window keeps GPUs that nobody else would get before the
+round ends (`_left_in_place`).
 
 Where we depart from the paper's text, a word in the option `as_printed` brings its rule back (`DEPARTURES`);
 `hops-literal` has all of these words.
@@ -14,7 +16,7 @@ Where we depart from the paper's text, a word in the option `as_printed` brings 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -22,7 +24,7 @@ import numpy as np
 from msgspec import Meta
 
 from schemas.ids import Fingerprint, GpuType, JobId
-from schemas.placement import Gang
+from schemas.placement import Configuration, Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
@@ -34,7 +36,7 @@ from services.planner.policies.contract.decision import ROUNDS, Choice, Decision
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.pools import PlaceRules
 from services.planner.policies.contract.variants import variant
-from services.planner.policies.contract.view import View, ViewJob, ViewNode
+from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
@@ -147,10 +149,12 @@ class ProgramPolicy(ABC):
         solution = solve(problem, view.effort)
         chosen = rows[solution.choice[solution.choice != NOTHING]].tolist()
         kept = {row: present[wanted.jobs[wanted.job[row]]] for row in stays.tolist()}
-        choices = tuple([_choice(wanted, estimates, row, kept.get(row)) for row in chosen])
+        choices = [_choice(wanted, estimates, row, kept.get(row)) for row in chosen]
+        if view.kind == PlanKind.FIRST and self._options.moving_cost_s != 0:
+            choices += self._left_in_place(outlook, _idle_after(view, choices))
         bids = Bids(wanted=wanted, worth=weight.take(wanted.job) * gain, chosen=chosen, stays=stays)
         return Decision(
-            choices=choices,
+            choices=tuple(choices),
             left=_left(outlook, wanted, problem.job, placed={choice.job_id for choice in choices}),
             measures=Measures(priority=self.priority_in_words, gain=self.gain_in_words),
             standings=standings(outlook.ranks, bids),
@@ -160,7 +164,7 @@ class ProgramPolicy(ABC):
             gap=solution.gap,
             solve_s=solution.seconds,
             configurations=len(wanted),
-            again_at=self._again_at(outlook, wanted, chosen),
+            again_at=self._again_at(outlook, choices),
         )
 
     def _outlook(self, view: View) -> Outlook:
@@ -244,16 +248,40 @@ class ProgramPolicy(ABC):
         fixed_s = self._options.moving_cost_s
         return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
-    def _again_at(self, outlook: Outlook, wanted: Configurations, chosen: Sequence[int]) -> float | None:
+    def _left_in_place(self, outlook: Outlook, idle: Configuration) -> Iterator[Choice]:
+        """The running jobs behind the window that stay, since the next fragment plan would restart them.
+
+        That is foreseen by going through the jobs behind the window in order: a waiting one takes the fewest
+        GPUs with which it can run, a running one keeps its own if nobody has taken them. `idle`: GPUs by
+        node that the program leaves; what is taken is subtracted.
+        """
+        inside = {job.job_id for job in outlook.window}
+        behind = [job for job in outlook.queue if job.job_id not in inside]
+        while behind and not (behind[-1].present and _fits(behind[-1].present.gang.configuration, idle)):
+            behind.pop()  # only jobs before a running one that may stay matter
+        for job in behind:
+            if job.present is None:
+                _take(self._least(job, outlook.view, idle), idle)
+            elif _fits(job.present.gang.configuration, idle):
+                _take(job.present.gang.configuration, idle)
+                yield _stay(job.job_id, job.present)
+
+    def _least(self, job: ViewJob, view: View, idle: Configuration) -> Configuration:
+        """The first of the job's configurations with the fewest GPUs; empty: it has none."""
+        nodes = [msgspec.structs.replace(node, idle=idle[node.node_id]) for node in view.nodes]
+        offered = configurations_for([job], nodes, self._options.sensitivity_threshold, rules=self._rules)
+        places = map(offered.at, range(len(offered)))
+        return min(places, key=lambda place: sum(place.values()), default={})
+
+    def _again_at(self, outlook: Outlook, choices: Sequence[Choice]) -> float | None:
         """When to plan again, if a job outside the window could use GPUs that this plan leaves idle.
 
         Jobs that are not in the queue do not count: they have no configuration on these nodes until the
         nodes change, and that calls for a plan by itself.
         """
         view = outlook.view
-        used = sum(int(wanted.gpus[wanted.start[row] : wanted.start[row + 1]].sum()) for row in chosen)
-        inside = {job.job_id for job in outlook.window}
-        idle = view.idle_gpus - used
+        inside = {job.job_id for job in outlook.window} | {choice.job_id for choice in choices}
+        idle = view.idle_gpus - sum(choice.gang.gpus for choice in choices)
         outside = (job for job in outlook.queue if job.job_id not in inside)
         if any(job.demand[0] <= idle for job in outside):
             return view.at + self._options.queue_refresh_s
@@ -271,6 +299,33 @@ class Hops(ProgramPolicy):
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         return ranked(view, self._rule)
+
+
+def _idle_after(view: View, choices: Sequence[Choice]) -> Configuration:
+    """Idle GPUs by node, if these choices are made."""
+    idle = {node.node_id: node.idle for node in view.nodes}
+    for choice in choices:
+        _take(choice.gang.configuration, idle)
+    return idle
+
+
+def _fits(place: Configuration, idle: Configuration) -> bool:
+    return all(idle.get(node_id, 0) >= gpus for node_id, gpus in place.items())
+
+
+def _take(place: Configuration, idle: Configuration) -> None:
+    for node_id, gpus in place.items():
+        idle[node_id] -= gpus
+
+
+def _stay(job_id: JobId, present: Present) -> Choice:
+    return Choice(
+        job_id=job_id,
+        gang=present.gang,
+        throughput=present.throughput,
+        layer=present.layer,
+        share=present.share,
+    )
 
 
 def _present(view: View) -> dict[JobId, Gang]:

@@ -246,6 +246,76 @@ def test_a_job_that_fits_nowhere_keeps_no_gpu_from_the_next_unless_it_has_them()
     assert chosen(decide("hops", view([runs, behind], cluster))) == {"head": place_on(a0=8, b0=8)}
 
 
+# ---- behind the window
+
+HEAD = job("head", (8,), wait_s=90.0)
+"""it fills the window of `SIX_IDLE`, and does not fit there"""
+SIX_IDLE = nodes(6)
+"""a node of eight GPUs, two of which are not the plan's"""
+
+
+def behind(name: str, wait_s: float, **fields: object) -> ViewJob:
+    return job(name, (2,), wait_s=wait_s, **fields)
+
+
+def test_a_running_job_keeps_gpus_that_nobody_else_would_get() -> None:
+    decision = decide("hops", view([HEAD, behind("runs", 1.0, present=present(a0=2))], SIX_IDLE))
+    assert chosen(decision) == {"runs": place_on(a0=2)}
+    assert [(one.throughput, one.gang) for one in decision.choices] == [(10.0, present(a0=2).gang)]
+    assert reasons(decision) == {"head": Waiting.NO_CONFIGURATION}
+
+
+def test_where_moving_is_free_a_job_behind_the_window_is_stopped_as_in_the_paper() -> None:
+    seen = view([HEAD, behind("runs", 1.0, present=present(a0=2))], SIX_IDLE)
+    decision = decide("hops", seen, moving_cost_s=0.0)
+    assert chosen(decision) == {}
+    assert reasons(decision)["runs"] == Waiting.OUTSIDE_WINDOW
+
+
+def test_gpus_that_a_more_urgent_waiting_job_could_use_are_kept_for_it() -> None:
+    runs = [behind(f"runs-{wait}", float(wait), present=present(a0=2)) for wait in (3, 2, 1)]
+    line = [HEAD, behind("waits", 2.5), *runs]
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {
+        "runs-3": place_on(a0=2),
+        "runs-2": place_on(a0=2),
+    }, "two of the six are for the waiting job: the least urgent one gives way"
+
+
+def test_a_waiting_job_that_fits_nowhere_takes_no_gpus_from_a_running_one() -> None:
+    line = [HEAD, job("large", (7,), wait_s=5.0), behind("runs", 1.0, present=present(a0=2))]
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {"runs": place_on(a0=2)}
+
+
+def test_a_less_urgent_waiting_job_takes_no_gpus_from_a_running_one() -> None:
+    line = [HEAD, behind("runs", 2.0, present=present(a0=2)), job("waits", (6,), wait_s=1.0)]
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {"runs": place_on(a0=2)}
+
+
+def test_a_waiting_job_is_counted_with_the_fewest_gpus_that_it_can_use() -> None:
+    line = [HEAD, job("waits", (2, 4, 6), wait_s=2.0), behind("runs", 1.0, present=present(a0=2))]
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {"runs": place_on(a0=2)}
+    line[1] = job("waits", (5, 6), wait_s=2.0)
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {}
+
+
+def test_a_job_behind_the_window_gives_way_to_the_window() -> None:
+    line = [job("head", (6,), wait_s=90.0), behind("runs", 1.0, present=present(a0=2))]
+    assert chosen(decide("hops", view(line, SIX_IDLE))) == {"head": place_on(a0=6)}
+
+
+def test_a_job_that_stays_behind_the_window_is_no_reason_to_plan_again() -> None:
+    runs = behind("runs", 1.0, present=present(a0=2))
+    seen = view([HEAD, runs], SIX_IDLE, at=100.0)
+    assert decide("hops", seen).again_at is None
+    more = view([HEAD, runs, job("waits", (4,), wait_s=0.5)], SIX_IDLE, at=100.0)
+    assert decide("hops", more).again_at == 130.0, "four GPUs are idle"
+    more = view([HEAD, runs, job("waits", (5,), wait_s=0.5)], SIX_IDLE, at=100.0)
+    assert decide("hops", more).again_at is None
+
+
+# ---- the window
+
+
 def test_the_window_is_as_many_times_the_gpus_as_the_option_says() -> None:
     line = [job(name, (8,), wait_s=wait) for name, wait in (("a", 3.0), ("b", 2.0), ("c", 1.0))]
     policy = Hops(HopsOptions(window_factor=2.0))
