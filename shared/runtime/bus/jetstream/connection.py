@@ -65,6 +65,8 @@ SUBJECT_CHARS = 500
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
+REFUSED = "NATS refuses the credentials of this process"
+"""as after an expulsion, until the node is admitted again"""
 AWAY_AFTER_S = 3.0
 """within a second or two another server of a cluster takes over, or one that was restarted is back"""
 
@@ -117,6 +119,8 @@ class Connection:
         self.refused: set[str] = set()
         """subjects on which the server has refused this account to publish; in lower case, as the client
         reports them"""
+        self._refuses_us = False
+        """NATS refuses our credentials since the connection was lost"""
         self._servers = _servers(settings.nats_url)
         self._lost_server = ""
         """address of the server that was lost last"""
@@ -155,7 +159,7 @@ class Connection:
             await _discard(client)
             if not isinstance(error, (Error, OSError)):
                 raise
-            if "authorization" in str(error).lower():
+            if _is_of_credentials(error):
                 raise PermissionError(f"NATS at {self._where} refuses these credentials: {error}") from None
             return error
         # Until here the client made one attempt; from here on it reconnects by itself, without end.
@@ -272,9 +276,11 @@ class Connection:
         return bool(self.nats.is_connected)
 
     @property
-    def away(self) -> bool:
-        """Whether it has been lost for longer than another server needs to take over."""
-        return time.monotonic() - self._lost_at > AWAY_AFTER_S
+    def why_away(self) -> str:
+        """Why the connection is lost; empty for as long as another server may need to take over."""
+        if time.monotonic() - self._lost_at <= AWAY_AFTER_S:
+            return ""
+        return REFUSED if self._refuses_us else AWAY
 
     async def up(self) -> None:
         """Wait for the connection. Raises Unavailable once it is closed."""
@@ -341,6 +347,9 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         found = _REFUSED.search(str(error))
         if found is None:
+            if _is_of_credentials(error) and not self._refuses_us:
+                self._refuses_us = True
+                self.log.error("NATS refuses the credentials", reason=str(error))
             self.log.debug("connection", reason=repr(error))
             return
         self.counts.subjects_refused += 1
@@ -359,8 +368,19 @@ class Connection:
 
     def _next_server(self, servers: list[Server], _: dict[str, Any]) -> tuple[Server, float]:
         """The server to reconnect to, and the pause before: the one that failed least, the lost one last."""
+        self._read_credentials_again()
         server = min(servers, key=lambda server: (server.reconnects, server.uri.netloc == self._lost_server))
         return server, pause_s(server.reconnects)
+
+    def _read_credentials_again(self) -> None:
+        """Take the password that the file has now: a node that is admitted again has a new one."""
+        try:
+            own = credentials_of(self.settings)
+        except PermissionError:  # an expelled node has no file
+            return
+        if own is not None and self.credentials is not None and own.user == self.credentials.user:
+            self.credentials = own
+            self.nats.options["password"] = own.password
 
     async def _on_lost(self) -> None:
         self._changed.clear()
@@ -377,6 +397,7 @@ class Connection:
     async def _on_back(self) -> None:
         self.counts.reconnects += 1
         self.log.info("connection back")
+        self._refuses_us = False
         self._lost_at = math.inf
         self._changed.set()
         _call(self.when_back)
@@ -433,6 +454,10 @@ def in_words(error: Exception) -> str:
             return "nothing answers this subject"
         case _:
             return str(error) or repr(error)
+
+
+def _is_of_credentials(error: Exception) -> bool:
+    return "authorization" in str(error).lower()
 
 
 class NatsCredentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

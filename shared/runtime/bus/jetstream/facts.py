@@ -21,7 +21,7 @@ from shared.runtime.bus.jetstream.acks import (
     Acks,
 )
 from shared.runtime.bus.jetstream.archived_facts import archived_after, archived_at, first_of
-from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_is_taken, newest_seq
 from shared.runtime.bus.jetstream.handoff import Handoff
@@ -105,8 +105,8 @@ class JetStreamFacts:
         return await self._leading.still_leads()
 
     def why_not_stored(self) -> str:
-        if self._connection.away:
-            return AWAY
+        if why := self._connection.why_away:
+            return why
         leads = self._connection.fence is not None
         kept = leads and self._handoff is not None and not self._handoff.failing
         return "" if kept else self._connection.why_not_stored

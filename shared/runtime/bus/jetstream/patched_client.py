@@ -46,9 +46,13 @@ class PatchedClient(Client):
             await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
-        """Raises OSError, Error, as above."""
-        with _errors():
-            await super()._process_connect_init()
+        """Raises OSError, Error, as above; then the socket is closed, which the library leaves open."""
+        try:
+            with _errors():
+                await super()._process_connect_init()
+        except (OSError, Error):
+            self.drop()
+            raise
 
     async def _process_pong(self) -> None:
         """Take the answer to a flush that was cancelled or late: the library stops reading at it."""

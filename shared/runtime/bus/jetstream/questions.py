@@ -20,7 +20,7 @@ from schemas.subjects import PARTS_PREFIX
 from shared.runtime.bus.accounts import INBOXES, MAPPED
 from shared.runtime.bus.answering import reply_of, reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
-from shared.runtime.bus.jetstream.connection import AWAY, Connection, in_words, unavailable
+from shared.runtime.bus.jetstream.connection import Connection, in_words, unavailable
 from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
@@ -48,7 +48,8 @@ class JetStreamQuestions:
                 reply = await self._request(question.subject, data, timeout_s)
         except (Error, OSError) as error:
             self._connection.counts.questions_unanswered += 1
-            lost = Error(AWAY) if self._connection.away else error
+            why = self._connection.why_away
+            lost = Error(why) if why else error
             raise Unavailable(_unanswered(question, timeout_s, lost)) from error
         return reply_of(question, reply)
 

@@ -36,7 +36,7 @@ from services.table import TABLE
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.connection import REFUSED, Connection
 from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate
@@ -381,8 +381,18 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
     assert not expel(guarded.data, "n-9")
     guarded.server.take_accounts()
     async with asyncio.timeout(LIMIT_S):
-        while bus.connected():
+        while bus.why_not_stored() != REFUSED:
             await asyncio.sleep(0.05)
+    assert not bus.connected()
+    admitted(guarded.data, "n-9")
+    for times in (4, 5):
+        guarded.server.take_accounts()
+        await reloaded(guarded, times)
+    async with asyncio.timeout(LIMIT_S):
+        while not bus.connected():  # with the new password, which the same process reads
+            await asyncio.sleep(0.05)
+        await bus.publish([joined("n-9", life="2")])
+    assert not bus.why_not_stored()
     await bus.close()
 
 
