@@ -122,7 +122,7 @@ def test_a_file_of_something_else_is_refused(line: bytes) -> None:
 def test_a_fingerprint_names_its_workload() -> None:
     odd = Workload(model="a|b%", dataset="d", batch_size=8, optimizer="adam", code_version="1|2")
     assert workload_of(odd.fingerprint) == odd
-    with pytest.raises(ValueError, match="no fingerprint"):
+    with pytest.raises(ValueError, match="is not a fingerprint"):
         workload_of(Fingerprint("a|b"))
 
 
