@@ -347,7 +347,8 @@ class Connection:
     async def _on_error(self, error: Exception) -> None:
         found = _REFUSED.search(str(error))
         if found is None:
-            if _is_of_credentials(error) and not self._refuses_us:
+            opened = self._changed.is_set() or self._lost_at < math.inf  # else `open` raises it
+            if opened and _is_of_credentials(error) and not self._refuses_us:
                 self._refuses_us = True
                 self.log.error("NATS refuses the credentials", reason=str(error))
             self.log.debug("connection", reason=repr(error))
