@@ -303,6 +303,12 @@ def test_a_job_behind_the_window_gives_way_to_the_window() -> None:
     assert chosen(decide("hops", view(line, SIX_IDLE))) == {"head": place_on(a0=6)}
 
 
+def test_a_job_on_a_node_that_is_not_the_plans_does_not_stay_there() -> None:
+    """The node drains, say."""
+    runs = job("runs", (1,), wait_s=1.0, present=present(gone=1))
+    assert chosen(decide("hops", view([HEAD, runs], SIX_IDLE))) == {}
+
+
 def test_a_job_that_stays_behind_the_window_is_no_reason_to_plan_again() -> None:
     runs = behind("runs", 1.0, present=present(a0=2))
     seen = view([HEAD, runs], SIX_IDLE, at=100.0)
