@@ -130,6 +130,19 @@ def placeable(
     return [job for job in jobs if _fits(pools, _wishes(job, threshold, rules))]
 
 
+def possible(
+    job: ViewJob, nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
+) -> dict[GpuType, list[int]]:
+    """The GPU counts of the job's demand that the idle GPUs are enough for, ascending, by type."""
+    pools, wishes = pools_of(nodes), _wishes(job, threshold, rules)
+    found = {
+        gpu_type: list(dict.fromkeys(gpus for gpus, _ in pools[gpu_type].within(wishes)))
+        for gpu_type in wishes.gpu_types
+        if gpu_type in pools
+    }
+    return {gpu_type: counts for gpu_type, counts in found.items() if counts}
+
+
 def _fits(pools: Mapping[GpuType, IdlePool], wishes: Wishes) -> bool:
     """Whether some type has enough idle GPUs for one of the job's counts."""
     for gpu_type in wishes.gpu_types:

@@ -7,8 +7,8 @@ Beyond the paper: a running job that a first plan moves loses the time of a rest
 configurations is multiplied by 1 − restart / round_s, and its present configuration is always among the
 candidates. A restart takes as long as was measured for the workload on the GPU type, or the option
 `moving_cost_s`; with that at 0 moving is free, and the present configuration is no candidate of its own.
-Where moving costs something, a running job behind the window keeps GPUs that nobody else would get before the
-round ends (`_left_in_place`).
+Where moving costs something, a running job that the program does not choose keeps GPUs that nobody else would
+get before the round ends (`leftover`).
 
 Where we depart from the paper's text, a word in the option `as_printed` brings its rule back (`DEPARTURES`);
 `hops-literal` has all of these words.
@@ -24,7 +24,7 @@ import numpy as np
 from msgspec import Meta
 
 from schemas.ids import Fingerprint, GpuType, JobId
-from schemas.placement import Configuration, Gang
+from schemas.placement import Gang
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import (
     Configurations,
@@ -37,6 +37,7 @@ from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.pools import PlaceRules
 from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
+from services.planner.policies.hops.leftover import Leftover, left_in_place
 from services.planner.policies.kit.priority import NAMES, PriorityRule, power_of, ranked, weights
 from services.planner.policies.kit.program import problem_of
 from services.planner.policies.kit.window import adjusted, service_window
@@ -151,7 +152,7 @@ class ProgramPolicy(ABC):
         kept = {row: present[wanted.jobs[wanted.job[row]]] for row in stays.tolist()}
         choices = [_choice(wanted, estimates, row, kept.get(row)) for row in chosen]
         if view.kind == PlanKind.FIRST and self._options.moving_cost_s != 0:
-            choices += self._left_in_place(outlook, _idle_after(view, choices))
+            choices += self._left_in_place(outlook, tuple(choices))
         bids = Bids(wanted=wanted, worth=weight.take(wanted.job) * gain, chosen=chosen, stays=stays)
         return Decision(
             choices=tuple(choices),
@@ -248,30 +249,24 @@ class ProgramPolicy(ABC):
         fixed_s = self._options.moving_cost_s
         return view.restart_of(workload, gpu_type) if fixed_s is None else fixed_s
 
-    def _left_in_place(self, outlook: Outlook, idle: Configuration) -> Iterator[Choice]:
-        """The running jobs behind the window that stay, since the next fragment plan would restart them.
+    def _left_in_place(self, outlook: Outlook, choices: Sequence[Choice]) -> Iterator[Choice]:
+        """The choices of running jobs that stay on GPUs which these choices leave (`leftover`)."""
+        view, placed = outlook.view, {choice.job_id for choice in choices}
+        left = Leftover(
+            view.nodes,
+            [choice.gang.configuration for choice in choices],
+            self._options.sensitivity_threshold,
+            self._rules,
+        )
 
-        That is foreseen by going through the jobs behind the window in order: a waiting one takes the fewest
-        GPUs with which it can run, a running one keeps its own if nobody has taken them. `idle`: GPUs by
-        node that the program leaves; what is taken is subtracted.
-        """
-        inside = {job.job_id for job in outlook.window}
-        behind = [job for job in outlook.queue if job.job_id not in inside]
-        while behind and not (behind[-1].present and _fits(behind[-1].present.gang.configuration, idle)):
-            behind.pop()  # only jobs before a running one that may stay matter
-        for job in behind:
-            if job.present is None:
-                _take(self._least(job, outlook.view, idle), idle)
-            elif _fits(job.present.gang.configuration, idle):
-                _take(job.present.gang.configuration, idle)
-                yield _stay(job.job_id, job.present)
+        def loss_of(job: ViewJob, gpu_type: GpuType) -> float:
+            return min(self._moving_s(view, job.workload, gpu_type) / view.round_s, 1.0)
 
-    def _least(self, job: ViewJob, view: View, idle: Configuration) -> Configuration:
-        """The first of the job's configurations with the fewest GPUs; empty: it has none."""
-        nodes = [msgspec.structs.replace(node, idle=idle[node.node_id]) for node in view.nodes]
-        offered = configurations_for([job], nodes, self._options.sensitivity_threshold, rules=self._rules)
-        places = map(offered.at, range(len(offered)))
-        return min(places, key=lambda place: sum(place.values()), default={})
+        queue = [job for job in outlook.queue if job.job_id not in placed]
+        behind = {job.job_id for job in queue} - {job.job_id for job in outlook.window}
+        for job in left_in_place(queue, behind, left, loss_of):
+            assert job.present is not None, "it runs"
+            yield _stay(job.job_id, job.present)
 
     def _again_at(self, outlook: Outlook, choices: Sequence[Choice]) -> float | None:
         """When to plan again, if a job outside the window could use GPUs that this plan leaves idle.
@@ -299,23 +294,6 @@ class Hops(ProgramPolicy):
 
     def _ranks(self, view: View) -> list[tuple[ViewJob, float]]:
         return ranked(view, self._rule)
-
-
-def _idle_after(view: View, choices: Sequence[Choice]) -> Configuration:
-    """Idle GPUs by node, if these choices are made."""
-    idle = {node.node_id: node.idle for node in view.nodes}
-    for choice in choices:
-        _take(choice.gang.configuration, idle)
-    return idle
-
-
-def _fits(place: Configuration, idle: Configuration) -> bool:
-    return all(idle.get(node_id, 0) >= gpus for node_id, gpus in place.items())
-
-
-def _take(place: Configuration, idle: Configuration) -> None:
-    for node_id, gpus in place.items():
-        idle[node_id] -= gpus
 
 
 def _stay(job_id: JobId, present: Present) -> Choice:

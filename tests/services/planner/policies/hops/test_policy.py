@@ -6,7 +6,9 @@ from schemas.plans import PlanKind, Stage, Waiting
 from services.planner.policies.contract.configurations import Configurations, configurations_for
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated
+from services.planner.policies.contract.pools import OURS
 from services.planner.policies.contract.view import ViewJob
+from services.planner.policies.hops.leftover import Leftover, left_in_place
 from services.planner.policies.hops.policy import TIE, Hops, HopsOptions, gains
 from tests.services.planner.planner_builders import (
     FAST,
@@ -296,6 +298,71 @@ def test_a_waiting_job_is_counted_with_the_fewest_gpus_that_it_can_use() -> None
     assert chosen(decide("hops", view(line, SIX_IDLE))) == {"runs": place_on(a0=2)}
     line[1] = job("waits", (5, 6), wait_s=2.0)
     assert chosen(decide("hops", view(line, SIX_IDLE))) == {}
+
+
+def test_a_running_job_that_could_grow_is_stopped_so_that_it_can() -> None:
+    """One GPU of six; on two it would be faster even after a restart, on one of them it would not."""
+    runs = job("runs", (1, 2), wait_s=1.0, present=present(a0=1))
+    assert chosen(decide("hops", view([HEAD, runs], SIX_IDLE))) == {}
+    full = [HEAD, job("waits", (5,), wait_s=2.0), runs]
+    assert chosen(decide("hops", view(full, SIX_IDLE))) == {"runs": place_on(a0=1)}
+
+
+def test_a_restart_may_cost_more_than_growing_gains() -> None:
+    runs = job("runs", (2, 3), wait_s=1.0, present=present(a0=2))
+    for cost_s, stays in ((100.0, False), (140.0, True)):  # of a round of 360 s; it would gain a half
+        decision = decide("hops", view([HEAD, runs], SIX_IDLE), moving_cost_s=cost_s)
+        assert bool(chosen(decision)) == stays
+
+
+@pytest.mark.parametrize(("fast", "stays"), [(2.0, False), (1.0, True), (0.5, True)])
+def test_a_running_job_that_could_have_a_faster_type_is_stopped(
+    fast: float,
+    stays: bool,  # noqa: FBT001
+) -> None:
+    cluster = [node("a0", 6), node("b0", 2, gpus=2, gpu_type=SLOW)]
+    runs = job("runs", (2,), wait_s=1.0, gpu_types=(FAST, SLOW), present=present(b0=2))
+    runs = replace(runs, single_gpu={FAST: fast, SLOW: 1.0})
+    assert bool(chosen(decide("hops", view([HEAD, runs], cluster)))) == stays
+
+
+def test_what_a_stopped_job_could_grow_to_is_kept_free_for_it() -> None:
+    grows = job("grows", (1, 4), wait_s=2.0, present=present(a0=1))
+    behind_it = [behind("runs-1", 1.0, present=present(a0=2)), behind("runs-2", 0.5, present=present(a0=2))]
+    assert chosen(decide("hops", view([HEAD, grows, *behind_it], SIX_IDLE))) == {"runs-1": place_on(a0=2)}
+
+
+def test_a_running_job_stays_where_no_rule_would_put_it() -> None:
+    """Sensitive, and spread over two nodes."""
+    runs = behind("runs", 1.0, present=present(a0=1, a1=1), sensitivity=9.0)
+    head = job("head", (8,), wait_s=90.0, sensitivity=9.0)
+    assert chosen(decide("hops", view([head, runs], nodes(1, 1)))) == {"runs": place_on(a0=1, a1=1)}
+
+
+def test_a_waiting_job_of_the_window_that_is_not_placed_comes_before_those_behind_it() -> None:
+    """Where the gap or the deadline ends the search, the program may leave out a job that fits."""
+    first, second = job("first", (2,), wait_s=9.0), job("second", (4,), wait_s=8.0)
+    line = [first, second, behind("runs", 1.0, present=present(a0=2))]
+    left = Leftover(nodes(6), [place_on(a0=2)], 1.4, OURS)
+    assert list(left_in_place(line[1:], {line[2].job_id}, left, lambda *_: 0.0)) == []
+    left = Leftover(nodes(6), [place_on(a0=4)], 1.4, OURS)
+    assert list(left_in_place([first, line[2]], {line[2].job_id}, left, lambda *_: 0.0)) == []
+
+
+def test_a_running_job_of_the_window_that_is_not_placed_is_not_kept() -> None:
+    runs = behind("runs", 1.0, present=present(a0=2))
+    left = Leftover(nodes(6), [], 1.4, OURS)
+    assert list(left_in_place([runs], set(), left, lambda *_: 0.0)) == []
+    assert list(left_in_place([runs], {runs.job_id}, left, lambda *_: 0.0)) == [runs]
+
+
+def test_a_job_like_one_that_fits_nowhere_is_not_looked_at_again() -> None:
+    left = Leftover(nodes(6), [], 1.4, OURS)
+    large = job("large", (8,))
+    assert not left.counts(large)
+    left.take(place_on(a0=-2))  # as never happens: GPUs only become fewer
+    assert not left.counts(job("as-large", (8,)))
+    assert left.counts(job("other", (7,))) == {FAST: [7]}
 
 
 def test_a_job_behind_the_window_gives_way_to_the_window() -> None:
