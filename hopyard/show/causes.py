@@ -32,7 +32,8 @@ def cause_text(reason: str, cause: Cause | None) -> str:
         return f"its copies get new shares{_shares_changed(cause)}{_worth(cause)} ({cause.plan_id})"
     if cause.moved and cause.to and _worth_more(cause.standing):  # it would have moved without them, too
         alone = msgspec.structs.replace(cause, to=(), others=0)
-        return f"{_for_whom(alone)}{_worth(alone)}, and {_names(cause)} got its GPUs ({cause.plan_id})"
+        start = "starts" if len(cause.to) + cause.others == 1 else "start"
+        return f"{_for_whom(alone)}{_worth(alone)}; {_names(cause)} {start} there ({cause.plan_id})"
     return f"{_for_whom(cause)}{_worth(cause)} ({cause.plan_id})"
 
 

@@ -248,8 +248,9 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
     alive, gpus = known.alive, known.node.gpus
     fold_node(ledger.nodes, fact, _record)
     if (known.alive, known.node.gpus) != (alive, gpus):
-        known.up += [(known.up_since, fact.at, gpus)] if alive else []
-        known.up_since = fact.at
+        until = max(fact.at, known.up_since)  # clocks of services differ a little
+        known.up += [(known.up_since, until, gpus)] if alive else []
+        known.up_since = until
 
 
 def _record(fact: NodeJoined) -> NodeRecord:

@@ -26,6 +26,8 @@ def submit(ledger: Ledger, fact: JobSubmitted) -> None:
     if fact.job_id in ledger.jobs:
         ledger.void += 1
         return
+    if ledger.first_submitted_at is None:
+        ledger.first_submitted_at = fact.at
     ledger.jobs[fact.job_id] = JobRecord(
         job_id=fact.job_id, spec=fact.spec, submitted_at=fact.at, since=fact.at
     )

@@ -258,6 +258,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     explains: bool = True
     """whether `verdicts` are kept; no metric needs them"""
     measuring: dict[PlacementId, ProfileRun] = {}
+    first_submitted_at: float | None = None
+    """when the first job was submitted, whether it is kept or not"""
     forgotten: dict[JobState, int] = {}
     """ended jobs that are no longer kept"""
     void: int = 0

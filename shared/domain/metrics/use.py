@@ -1,4 +1,8 @@
-"""How much of the cluster was used, and for how long: GRU, CRU, cluster throughput. Pure."""
+"""How much of the cluster was used, and for how long: GRU, CRU, cluster throughput. Pure.
+
+GRU and CRU are of the whole time since the first submission, as busy time is added up: jobs that the ledger
+no longer keeps count too.
+"""
 
 import math
 from collections.abc import Callable
@@ -33,7 +37,7 @@ def cru_slots(ledger: Ledger, now: float, round_s: float) -> float | None:
     """
     if not ledger.jobs:
         return None
-    first, last = span_s(ledger, now)
+    first, last = _whole_span_s(ledger, now)
     rounds = math.ceil((last - first) / round_s - ROUNDING)
     nodes = ledger.nodes.values()
     busy = plain_sum(node.busy_s + _unsettled_s(node, now) for node in nodes)
@@ -45,7 +49,7 @@ def _use(ledger: Ledger, now: float, busy_s: float, weight: Callable[[int], int]
     """`weight`: of a node's time, by the GPUs that jobs could get there."""
     if not ledger.jobs:
         return None
-    span = span_s(ledger, now)
+    span = _whole_span_s(ledger, now)
     there = plain_sum(_up_s(node, span, weight) for node in ledger.nodes.values())
     use = _share(busy_s, there)
     return None if use is None else min(use, 1.0)  # the last gang's workers end after its job did
@@ -80,6 +84,12 @@ def span_s(ledger: Ledger, now: float) -> tuple[float, float]:
     first = first_submission(ledger)
     last = max(finished) if len(finished) == len(ends) else now
     return first, max(first, last)
+
+
+def _whole_span_s(ledger: Ledger, now: float) -> tuple[float, float]:
+    """As `span_s`, but from the first submission of all, whether its job is kept or not."""
+    first, last = span_s(ledger, now)
+    return first if ledger.first_submitted_at is None else min(ledger.first_submitted_at, first), last
 
 
 def first_submission(ledger: Ledger) -> float:

@@ -120,8 +120,8 @@ def with_cause(reason: PreemptReason, why: Cause | None) -> str:
                 standing=Standing(gain=4.5, stay=4.0),
             ),
             (
-                "moved at 1,500 samples for a place that is worth more: gain 4.5 against 4 where it was,"
-                " and x (2 GPUs) and 1 more got its GPUs (plan-3-1-7)"
+                "moved at 1,500 samples for a place that is worth more: gain 4.5 against 4 where it was;"
+                " x (2 GPUs) and 1 more start there (plan-3-1-7)"
             ),
         ),
         (

@@ -341,6 +341,33 @@ def test_gpus_that_jobs_could_get_only_for_a_time_are_available_for_that_time() 
     assert found["gru"] == (2 * 50 + 10) / (4 * 50 + 2 * 40 + 4 * 10)
 
 
+def test_use_is_of_the_whole_time_though_jobs_are_forgotten() -> None:
+    facts: list[Event] = [joined(gpus=1)]
+    for number, start in enumerate(range(0, 1000, 50)):
+        name = f"j{number}"
+        facts += [
+            *in_queue(name, at=start),
+            worker_started(name, at=start, gpu_indices=(0,), place=f"p{number}"),
+            started(name, at=start, place=f"p{number}"),
+            worker_stopped(name, at=start + 25, place=f"p{number}"),
+            completed(name, at=start + 25, place=f"p{number}"),
+        ]
+    ledger = ledger_of(facts)
+    before = summary(ledger, round_s=25.0)
+    forget(ledger, keep_jobs=5, keep_plans=5)
+    assert len(ledger.jobs) == 5
+    after = summary(ledger, round_s=25.0)
+    names = ("gru", "cru", "cru_slots")
+    assert [after[name] for name in names] == [before[name] for name in names]
+    assert after["gru"] == pytest.approx(500 / 975)
+
+
+def test_two_facts_about_a_nodes_gpus_in_the_wrong_order_count_no_time_twice() -> None:
+    gpus = [GpusWithheld(at=at, node_id=NodeId(NODE), gpus=gone) for at, gone in ((20, {0: "x"}), (18, {}))]
+    known = ledger_of([joined(gpus=4), *gpus, lost(at=30)]).nodes[NodeId(NODE)]
+    assert known.up == [(0, 20, 4), (20, 20, 3), (20, 30, 4)]
+
+
 def test_a_node_that_comes_back_with_other_gpus_had_the_old_ones_before() -> None:
     facts = [
         joined(gpus=8),

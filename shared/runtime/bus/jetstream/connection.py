@@ -121,6 +121,8 @@ class Connection:
         reports them"""
         self._refuses_us = False
         """NATS refuses our credentials since the connection was lost"""
+        self._unusable = ""
+        """why the file of the credentials, read again, could not be used"""
         self._servers = _servers(settings.nats_url)
         self._lost_server = ""
         """address of the server that was lost last"""
@@ -351,6 +353,8 @@ class Connection:
             if opened and _is_of_credentials(error) and not self._refuses_us:
                 self._refuses_us = True
                 self.log.error("NATS refuses the credentials", reason=str(error))
+            elif isinstance(error, OSError):
+                self._refuses_us = False
             self.log.debug("connection", reason=repr(error))
             return
         self.counts.subjects_refused += 1
@@ -375,13 +379,18 @@ class Connection:
 
     def _read_credentials_again(self) -> None:
         """Take the password that the file has now: a node that is admitted again has a new one."""
-        try:
-            own = credentials_of(self.settings)
-        except PermissionError:  # an expelled node has no file
+        known, file = self.credentials, self.settings.nats_credentials
+        if known is None or not Path(file).exists():  # an expelled node has no file
             return
-        if own is not None and self.credentials is not None and own.user == self.credentials.user:
-            self.credentials = own
-            self.nats.options["password"] = own.password
+        try:
+            own = _credentials_for(known.user, self.settings)
+        except PermissionError as error:
+            if str(error) != self._unusable:
+                self.log.warning("the credentials cannot be used", reason=str(error))
+            self._unusable = str(error)
+            return
+        self.credentials = own
+        self.nats.options["password"] = own.password
 
     async def _on_lost(self) -> None:
         self._changed.clear()
@@ -479,6 +488,14 @@ def credentials_of(settings: Settings) -> NatsCredentials | None:
     except (OSError, msgspec.DecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise PermissionError(f"nats_credentials: {settings.nats_credentials}: {reason}") from None
+
+
+def _credentials_for(user: str, settings: Settings) -> NatsCredentials:
+    """Raises PermissionError as `credentials_of`, and for those of another user."""
+    own = credentials_of(settings)
+    if own is None or own.user != user:
+        raise PermissionError(f"nats_credentials: {settings.nats_credentials}: not of the account {user}")
+    return own
 
 
 def _servers(urls: str) -> list[str]:

@@ -52,6 +52,8 @@ class PatchedClient(Client):
                 await super()._process_connect_init()
         except (OSError, Error):
             self.drop()
+            if self._transport is not None:
+                self._transport.close()  # type: ignore[no-untyped-call]
             raise
 
     async def _process_pong(self) -> None:

@@ -365,7 +365,9 @@ async def test_credentials_that_others_can_read_are_not_shown(guarded: Guarded) 
         await JetStreamBus.connect(guarded.settings("planner"), "planner", 10.0)
 
 
-async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Guarded) -> None:
+async def test_a_node_is_admitted_and_expelled_while_the_server_runs(
+    guarded: Guarded, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = stamp_of(guarded.data)
     admitted(guarded.data, "n-9")
     assert stamp_of(guarded.data) != before
@@ -384,6 +386,15 @@ async def test_a_node_is_admitted_and_expelled_while_the_server_runs(guarded: Gu
         while bus.why_not_stored() != REFUSED:
             await asyncio.sleep(0.05)
     assert not bus.connected()
+    others = account_of(guarded.data, "agent-n-9")
+    others.touch(mode=0o600)
+    others.write_bytes(account_of(guarded.data, AGENTS).read_bytes())
+    printed = ""
+    async with asyncio.timeout(LIMIT_S):
+        while "not of the account agent-n-9" not in printed:
+            await asyncio.sleep(0.05)
+            printed += capsys.readouterr().out
+    others.unlink()
     admitted(guarded.data, "n-9")
     for times in (4, 5):
         guarded.server.take_accounts()
