@@ -1,16 +1,30 @@
 """The ledger's plans, nodes and workers."""
 
+import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import PlacementRefused
-from schemas.ids import PlacementId, PlanId
-from schemas.plans import PlanKind, Waiting
+from schemas.events import (
+    Outcome,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfileFailed,
+    ProfileMeasured,
+    TurnsOrdered,
+)
+from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
+from schemas.placement import Gang, Relaxed
+from schemas.plans import Placement, PlanKind, Standing, Waiting
 from shared.domain.ledger import ledger_of
+from shared.domain.ledger.cluster import NODES_KEPT
 from shared.domain.ledger.records import NodeRecord
 from tests.fact_builders import (
     JOB,
     NODE,
+    V100,
+    checkpointed,
+    config,
     in_queue,
     joined,
     left_out,
@@ -19,7 +33,11 @@ from tests.fact_builders import (
     placement,
     plan,
     profile_run,
+    refused,
     returned,
+    start_ordered,
+    started,
+    stop_ordered,
     submitted,
     worker_started,
     worker_stopped,
@@ -97,3 +115,157 @@ def test_measurements_of_jobs_that_moved_on_are_forgotten() -> None:
     assert [*ledger.measuring] == ["pf-1"]
     ledger = ledger_of([*in_queue(), opened(profile_run(place="pf-1")), opened(number=1)])
     assert [*ledger.measuring] == []
+
+
+# ---- plans, told one after another
+
+
+def second(*placements: Placement, **fields: object) -> PlanPublished:
+    return plan(*placements, plan_id=PlanId("plan-2"), **fields)
+
+
+def test_a_job_that_stays_was_placed_by_the_plan_that_placed_it_first() -> None:
+    stays = ledger_of([plan(placement("a", place="p1")), second(placement("a", place="p1"))])
+    moves = ledger_of([plan(placement("a", place="p1")), second(placement("a", place="p2"))])
+    assert [one.chosen[JobId("a")].plan_id for one in (stays, moves)] == ["plan-1", "plan-2"]
+
+
+def test_a_job_that_stays_in_its_rota_may_get_another_share_of_it() -> None:
+    """A report of an older placement says nothing about the run."""
+
+    def share(place: str) -> float:
+        half = msgspec.structs.replace(placement("a", place=place), share=0.5)
+        facts = [plan(placement("a", place=place)), started("a", place="p1"), second(half)]
+        run = ledger_of([*in_queue("a"), *facts]).jobs[JobId("a")].present
+        assert run is not None
+        return run.share
+
+    assert (share("p1"), share("p2")) == (0.5, 1.0)
+
+
+def test_other_turns_are_those_of_the_present_run() -> None:
+    gang = Gang.of(config(node_1=1), Relaxed(tasks=((2,),), rota=RotaId("r"), turns=1))
+
+    def turns(place: str) -> int:
+        turn = TurnsOrdered(
+            at=1.0,
+            job_id=JOB,
+            placement_id=PlacementId(place),
+            node_id=NODE,
+            gang=Gang(gang.members, msgspec.structs.replace(gang.sync, turns=4)),
+            plan_id=PlanId("plan-2"),
+        )
+        run = ledger_of([*in_queue(), started(place="p1", on=gang), turn]).jobs[JOB].present
+        assert run is not None
+        assert isinstance(run.gang.sync, Relaxed)
+        return run.gang.sync.turns
+
+    assert (turns("p1"), turns("p2")) == (4, 1)
+
+
+def test_a_verdict_dates_from_the_first_plan_that_gave_it() -> None:
+    small = [left_out("b"), left_out("a", Waiting.NO_CONFIGURATION)]
+    verdicts = ledger_of(
+        [
+            plan(left_out=[left_out("a", Waiting.NO_CONFIGURATION)], at=10.0),
+            second(left_out=small, at=20.0, standings={JobId("a"): Standing(priority=2.0)}),
+        ]
+    ).verdicts
+    own = verdicts[JobId("a")]
+    assert (own.since, own.plan_id, own.position, own.waiting) == (10.0, "plan-2", 2, 2)
+    assert own.standing == Standing(priority=2.0)
+    other = ledger_of([plan(left_out=[left_out("a")], at=10.0), second(left_out=small, at=20.0)]).verdicts
+    assert other[JobId("a")].since == 20.0, "for another reason"
+
+
+def test_a_verdict_knows_how_those_stood_that_have_the_gpus() -> None:
+    standings = {JobId("x"): Standing(priority=3.0)}
+    held = plan(left_out=[left_out("a", held_by=("x", "y"))], standings=standings)
+    assert ledger_of([held]).verdicts[JobId("a")].rivals == (Standing(priority=3.0), None)
+
+
+def test_a_fragment_plan_s_verdict_keeps_what_the_first_plan_said() -> None:
+    first = plan(left_out=[left_out("a", Waiting.OUTSIDE_WINDOW)])
+    fragments = [
+        plan(left_out=[left_out("a")], kind=PlanKind.FRAGMENT, plan_id=PlanId(f"f-{number}"))
+        for number in (1, 2)
+    ]
+    own = ledger_of([first, *fragments]).verdicts[JobId("a")]
+    assert own.first is not None
+    assert (own.plan_id, own.first.plan_id, own.first.reason) == ("f-2", "plan-1", "outside-window")
+    assert ledger_of(fragments[:1]).verdicts[JobId("a")].first is None
+    assert ledger_of([first, second(left_out=[left_out("a")])]).verdicts[JobId("a")].first is None
+
+
+def test_the_first_policy_is_the_one_that_was_chosen_and_later_those_of_plans() -> None:
+    chosen = [PolicyChosen(at=0.0, policy=name) for name in ("sia", "fifo")]
+    assert ledger_of(chosen[:1]).policy == "sia"
+    assert ledger_of([plan(policy="hops"), chosen[1]]).policy == "hops"
+
+
+# ---- refusals and measurements
+
+
+def test_a_placement_that_came_up_too_late_counts_as_an_interruption() -> None:
+    facts = [*in_queue(), start_ordered(place="p1")]
+    late = ledger_of([*facts, refused(place="p1", late=True)]).jobs[JOB]
+    assert late.broken is not None
+    assert (late.broken.outcome, late.broken.placement_id) == (Outcome.INTERRUPTED, "p1")
+    assert (late.interruptions, late.ordered) == (1, None)
+    early = ledger_of([*facts, refused(place="p1")]).jobs[JOB]
+    assert (early.broken, early.interruptions, early.ordered) == (None, 0, None)
+
+
+def test_the_refusal_of_another_placement_changes_nothing() -> None:
+    facts = [*in_queue(), plan(placement(place="p2")), start_ordered(place="p2"), refused(place="p1")]
+    ledger = ledger_of(facts)
+    assert (ledger.jobs[JOB].ordered, [*ledger.planned], ledger.verdicts) == ("p2", [JOB], {})
+
+
+def measured(node_id: str = NODE, *, failed: bool = False) -> Event:
+    fields = {"at": 5.0, "job_id": JOB, "placement_id": PlacementId("pf-1"), "node_id": NodeId(node_id)}
+    if failed:
+        return ProfileFailed(**fields, gpu_type=V100, reason="out of memory", final=True)  # type: ignore[arg-type]
+    times = dict.fromkeys(("data_s", "forward_s", "backward_s", "update_s", "iteration_s"), (0.1,))
+    return ProfileMeasured(**fields, **times, gpu_type=V100, parameters=1e6)  # type: ignore[arg-type]
+
+
+def test_a_measurement_ends_with_the_report_of_its_node() -> None:
+    facts = [submitted(), opened(profile_run(place="pf-1"))]
+    assert [*ledger_of([*facts, measured("elsewhere")]).measuring] == ["pf-1"]
+    ended = ledger_of([*facts, measured(failed=True)])
+    assert [*ended.measuring] == []
+    assert ended.jobs[JOB].unmeasured == "on v100 (node-1): out of memory"
+    assert ledger_of([*facts, measured(failed=True), measured()]).jobs[JOB].unmeasured == ""
+
+
+# ---- orders and reports
+
+
+def test_a_measurement_is_no_order_of_the_job_s_own() -> None:
+    measures = start_ordered(place="pf-1", profile_iterations=30)
+    job = ledger_of([*in_queue(), start_ordered(place="p1", at=3.0), measures]).jobs[JOB]
+    assert (job.ordered, job.ordered_at) == ("p1", 3.0)
+
+
+def test_only_the_newest_nodes_of_a_job_are_remembered() -> None:
+    orders = [start_ordered(node_id=f"n-{number}", place=f"p-{number}") for number in range(NODES_KEPT + 1)]
+    nodes = ledger_of([*in_queue(), *orders]).jobs[JOB].nodes
+    assert (len(nodes), "n-0" in nodes, "n-1" in nodes) == (NODES_KEPT, False, True)
+
+
+def test_reports_of_a_node_without_orders_count_for_nothing() -> None:
+    facts = [*in_queue(), joined(), start_ordered(place="p1"), worker_started(place="p1"), started()]
+    strange = worker_stopped(place="p1", node_id="elsewhere", outcome=Outcome.FAILED, samples_done=900.0)
+    job = ledger_of([*facts, strange, checkpointed(place="p1", node_id="elsewhere")]).jobs[JOB]
+    assert (job.samples_done, job.broken) == (0.0, None)
+
+
+def test_a_stop_counts_from_its_first_order() -> None:
+    facts = [*in_queue(), joined(), start_ordered(place="p1"), worker_started(place="p1", gpu_indices=(0, 1))]
+    stops = [stop_ordered(place="p1", at=at) for at in (10.0, 14.0)]
+    end = worker_stopped(place="p1", at=16.0, outcome=Outcome.CHECKPOINTED)
+    ledger = ledger_of([*facts, started(place="p1"), *stops, end])
+    run = ledger.jobs[JOB].present
+    assert run is not None
+    assert (run.stop_ordered_at, ledger.jobs[JOB].lost_gpu_s) == (10.0, 12.0)
