@@ -356,3 +356,98 @@ def test_holders_are_counted_once() -> None:
     assert in_turns.held([("p1", shared), ("p2", shared), ("p3", own), ("p4", own)]) == {A: 4, B: 1}
     other = Gang.of({A: 1}, Relaxed(tasks=((1,),), rota=RotaId("r")))
     assert in_turns.held([("p1", shared), ("p2", other)]) == {A: 3, B: 1}, "the same id on other GPUs"
+
+
+# ---- who trains, and who may run
+
+
+IN_ROTA = Gang.of({A: 1, B: 1}, Relaxed(tasks=((1,), (1,)), rota=RotaId("r")))
+
+
+@pytest.mark.parametrize(
+    ("gang", "meets", "nodes"),
+    [
+        (Gang.of({A: 1, B: 1}), False, (A,)),
+        (Gang.of({A: 1, B: 1}), True, (A, B)),
+        (IN_ROTA, False, (A, B)),
+        (IN_ROTA, True, (A, B)),
+    ],
+)
+def test_nodes_get_the_order_to_train_where_processes_meet_or_take_turns(
+    gang: Gang,
+    meets: bool,  # noqa: FBT001
+    nodes: tuple[NodeId, ...],
+) -> None:
+    assert gangs.trained_by(gang, meets=meets) == nodes
+
+
+def test_only_a_gang_with_a_rota_takes_turns() -> None:
+    assert gangs.in_rota(IN_ROTA) is IN_ROTA.sync
+    assert gangs.in_rota(Gang.of({A: 1}, Relaxed(tasks=((1,),)))) is None
+    assert gangs.in_rota(Gang.of({A: 1})) is None
+
+
+def test_a_gang_that_is_only_resident_gets_one_turn() -> None:
+    resident = Gang(IN_ROTA.members, replace(IN_ROTA.sync, turns=0))
+    assert gangs.turning(resident) == Gang(IN_ROTA.members, replace(IN_ROTA.sync, turns=1))
+    twice = Gang(IN_ROTA.members, replace(IN_ROTA.sync, turns=2))
+    assert [gangs.turning(gang) for gang in (twice, Gang.of({A: 1}))] == [twice, Gang.of({A: 1})]
+
+
+def test_the_modes_of_a_job_are_those_it_names_and_lockstep() -> None:
+    assert gangs.known_modes(()) == ()
+    assert gangs.known_modes(["relaxed"]) == ("lockstep", "relaxed")
+    assert gangs.known_modes(["relaxed", "lockstep", "of-tomorrow", "forked"]) == (
+        "forked",
+        "lockstep",
+        "relaxed",
+    )
+    assert gangs.known_modes(["of-tomorrow"]) == ("lockstep",)
+
+
+def test_a_runner_of_lockstep_runs_copies_too() -> None:
+    assert gangs.with_copies([Lockstep, Relaxed]) == {Lockstep, Relaxed, Forked}
+    assert gangs.with_copies([Relaxed]) == {Relaxed}
+
+
+def test_a_copy_makes_its_share_of_what_all_copies_do() -> None:
+    """Also where the shares leave something to later rounds."""
+    gang = Gang.of({A: 1, B: 1}, Forked(shares=(0.6, 0.2)))
+    assert [gangs.share(gang, node) for node in (A, B)] == pytest.approx([0.75, 0.25])
+
+
+def test_copies_do_all_that_is_left_where_their_shares_sum_to_one() -> None:
+    thirds = Gang.of({A: 1, B: 1, C: 1}, Forked(shares=(1 / 3, 1 / 3, 1 / 3)))
+    assert gangs.quotas(thirds, 300.0, 10) == {A: 100.0, B: 100.0, C: 100.0}
+    assert gangs.quotas(thirds, 0.0, 10) == {A: 0.0, B: 0.0, C: 0.0}
+    assert gangs.quotas(thirds, -5.0, 10) == {A: 0.0, B: 0.0, C: 0.0}
+    assert gangs.quotas(thirds, 0.5, 10) == {A: 10.0, B: 0.0, C: 0.0}
+
+
+def test_shares_of_another_batch_are_not_kept() -> None:
+    present, wanted = (Gang.of({A: 1, B: 1}, Proportional(samples=each)) for each in ((100, 50), (101, 50)))
+    assert not gangs.keeps(present, wanted)
+    assert not gangs.keeps(wanted, present)
+
+
+def test_turns_are_those_of_one_rota() -> None:
+    later = Gang(IN_ROTA.members, replace(IN_ROTA.sync, turns=3))
+    assert gangs.retimes(IN_ROTA, later)
+    for rota in ("a", "z"):
+        assert not gangs.retimes(IN_ROTA, Gang(later.members, replace(later.sync, rota=RotaId(rota))))
+
+
+@pytest.mark.parametrize("lost", [A, B, C])
+def test_whichever_node_is_lost_the_others_train_on(lost: NodeId) -> None:
+    gang = Gang.of({A: 1, B: 1, C: 1}, Forked(shares=(0.5, 0.25, 0.25)))
+    left = gangs.without(gang, lost)
+    assert left is not None
+    assert left.nodes == tuple(node for node in (A, B, C) if node != lost)
+
+
+def test_a_pace_need_not_be_whole() -> None:
+    gang = Gang.of({A: 2})
+    assert gangs.pace(gang, 5.0, 3) == 2.5
+    assert gangs.pace(gang, 5.0, 3, wait_s=0.2) == pytest.approx(3.0)
+    assert gangs.pace(gang, 5.0, 3, wait_s=0.7) == pytest.approx(3.0 / 0.5)
+    assert gangs.pace(gang, 6.0, 3, wait_s=1.0) is None
