@@ -117,7 +117,7 @@ def test_measurements_of_jobs_that_moved_on_are_forgotten() -> None:
     assert [*ledger.measuring] == []
 
 
-# ---- plans, told one after another
+# ---- plans, one after another
 
 
 def second(*placements: Placement, **fields: object) -> PlanPublished:
