@@ -14,11 +14,12 @@ from schemas.events import (
     TurnsOrdered,
 )
 from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
-from schemas.placement import Gang, Relaxed
+from schemas.placement import Forked, Gang, Relaxed
 from schemas.plans import Placement, PlanKind, Standing, Waiting
 from shared.domain.ledger import ledger_of
 from shared.domain.ledger.cluster import NODES_KEPT
-from shared.domain.ledger.records import NodeRecord
+from shared.domain.ledger.records import JobRecord, NodeRecord
+from shared.domain.tally import Course
 from tests.fact_builders import (
     JOB,
     NODE,
@@ -269,3 +270,150 @@ def test_a_stop_counts_from_its_first_order() -> None:
     run = ledger.jobs[JOB].present
     assert run is not None
     assert (run.stop_ordered_at, ledger.jobs[JOB].lost_gpu_s) == (10.0, 12.0)
+
+
+# ---- copies, lost and saved
+
+
+OTHER = "node-2"
+
+
+def two_copies(samples: float = 1000.0) -> list[Event]:
+    """A job of two copies, each to do half, that trains since 10."""
+    nodes = (NODE, OTHER)
+    gang = Gang.of({NodeId(node): 1 for node in nodes}, Forked(shares=(0.5, 0.5)))
+    orders = [start_ordered(place="p1", at=5.0, node_id=node, until=samples / 2) for node in nodes]
+    up = [worker_started(place="p1", at=10.0, node_id=node) for node in nodes]
+    joins = [joined(), joined(OTHER)]
+    return [*in_queue(samples=samples), *joins, *orders, *up, started(place="p1", at=10.0, on=gang)]
+
+
+def job_after(*facts: Event) -> JobRecord:
+    return ledger_of([*two_copies(), *facts]).jobs[JOB]
+
+
+def test_a_copy_on_a_lost_node_loses_what_it_did_since_its_checkpoint() -> None:
+    saved = checkpointed(place="p1", at=30.0, samples_done=100.0)
+    job = job_after(saved, lost(at=50.0))
+    assert job.lost_gpu_s == 20.0
+    assert job.tally.leaders[NodeId(NODE)].course is Course.LOST
+    assert job.tally.leaders[NodeId(OTHER)].course is Course.RUNS
+    assert job_after(saved, lost(at=50.0), lost(at=70.0)).lost_gpu_s == 20.0, "it is lost once"
+
+
+def test_a_gang_without_copies_loses_nothing_before_its_job_is_preempted() -> None:
+    facts = [
+        *in_queue(),
+        joined(),
+        start_ordered(place="p1"),
+        worker_started(place="p1"),
+        started(place="p1"),
+    ]
+    assert ledger_of([*facts, lost(at=50.0)]).jobs[JOB].lost_gpu_s == 0.0
+
+
+def test_a_new_life_of_an_agent_has_lost_the_copies_that_it_does_not_list() -> None:
+    gone = job_after(joined(at=40.0, life="2"))
+    assert (gone.lost_gpu_s, gone.tally.leaders[NodeId(NODE)].course) == (30.0, Course.LOST)
+    for same in (joined(at=40.0, life="2", workers=["p1"]), joined(at=40.0, life="1", workers=["p1"])):
+        assert job_after(same).lost_gpu_s == 0.0
+
+
+def test_a_copy_that_saved_loses_nothing_and_one_that_broke_does() -> None:
+    saved = job_after(worker_stopped(place="p1", at=40.0, outcome=Outcome.QUOTA, samples_done=500.0))
+    assert (saved.lost_gpu_s, saved.samples_done, saved.broken) == (0.0, 500.0, None)
+    broke = job_after(worker_stopped(place="p1", at=40.0, outcome=Outcome.INTERRUPTED, samples_done=0.0))
+    assert (broke.lost_gpu_s, broke.broken) == (30.0, None), "the other copy trains on"
+
+
+def test_the_last_copy_to_break_says_why_the_placement_broke_if_none_has_saved() -> None:
+    def broke(node_id: str, reason: str) -> Event:
+        return worker_stopped(
+            place="p1", node_id=node_id, outcome=Outcome.FAILED, samples_done=0.0, reason=reason
+        )
+
+    both = job_after(broke(NODE, "first"), broke(OTHER, "second"))
+    assert both.broken is not None
+    assert (both.broken.reason, both.failures) == ("second", 1)
+    saved = worker_stopped(place="p1", outcome=Outcome.QUOTA, samples_done=500.0)
+    assert job_after(saved, broke(OTHER, "second")).broken is None
+
+
+def test_a_copy_may_end_with_a_checkpoint_that_it_did_not_report() -> None:
+    def ended(samples: float, *, leads: bool = True) -> float:
+        facts = (
+            checkpointed(place="p1", samples_done=200.0),
+            worker_stopped(place="p1", outcome=Outcome.INTERRUPTED, samples_done=samples, leads=leads),
+        )
+        return job_after(*facts).samples_done
+
+    assert [ended(300.0), ended(100.0), ended(300.0, leads=False)] == [300.0, 200.0, 200.0]
+    plain = [
+        *in_queue(),
+        joined(),
+        start_ordered(place="p1"),
+        worker_started(place="p1"),
+        started(place="p1"),
+    ]
+    broke = worker_stopped(place="p1", outcome=Outcome.INTERRUPTED, samples_done=300.0)
+    assert ledger_of([*plain, broke]).jobs[JOB].samples_done == 0.0, "only copies are believed"
+
+
+# ---- why a placement broke
+
+
+def ends(*outcomes: tuple[str, Outcome]) -> JobRecord:
+    nodes = [*dict(outcomes)]
+    orders = [start_ordered(place="p1", node_id=node) for node in nodes]
+    stops = [
+        worker_stopped(place="p1", node_id=node, outcome=outcome, reason=f"on {node}", samples_done=0.0)
+        for node, outcome in outcomes
+    ]
+    return ledger_of([*in_queue(), *orders, started(place="p1"), *stops]).jobs[JOB]
+
+
+def test_a_placement_broke_as_its_first_worker_that_failed_else_as_the_first_interrupted() -> None:
+    cases = {
+        ("on a", 1): (("a", Outcome.FAILED), ("b", Outcome.FAILED)),
+        ("on b", 1): (("a", Outcome.INTERRUPTED), ("b", Outcome.FAILED)),
+        ("on a", 0): (("a", Outcome.INTERRUPTED), ("b", Outcome.INTERRUPTED)),
+    }
+    for (reason, failures), outcomes in cases.items():
+        job = ends(*outcomes)
+        assert job.broken is not None
+        assert (job.broken.reason, job.failures) == (reason, failures)
+    assert ends(("a", Outcome.CHECKPOINTED), ("b", Outcome.COMPLETED)).broken is None
+
+
+def test_a_worker_of_an_older_placement_breaks_nothing() -> None:
+    facts = [*in_queue(), start_ordered(place="p1"), start_ordered(place="p2")]
+    old = worker_stopped(place="p1", outcome=Outcome.FAILED)
+    assert ledger_of([*facts, old]).jobs[JOB].broken is None
+
+
+# ---- checkpoints
+
+
+def test_work_goes_on_from_the_checkpoint_that_is_really_there() -> None:
+    order = start_ordered(place="p1", samples_done=500.0)
+    base = [*in_queue(), joined(), order]
+    found = ledger_of([*base, worker_started(place="p1", samples_restored=300.0)]).jobs[JOB]
+    assert (found.samples_done, found.tally.leaders[NodeId(NODE)].done) == (300.0, 300.0)
+    other = ledger_of([*base, worker_started(place="p0", samples_restored=300.0)]).jobs[JOB]
+    assert other.tally.leaders[NodeId(NODE)].done == 500.0, "of another placement"
+
+
+def test_a_checkpoint_counts_once_and_the_end_of_a_job_is_none() -> None:
+    facts = [
+        *in_queue(),
+        joined(),
+        start_ordered(place="p1"),
+        worker_started(place="p1"),
+        started(place="p1"),
+    ]
+    saved = checkpointed(place="p1", samples_done=400.0, at=20.0)
+    stopped = worker_stopped(place="p1", samples_done=400.0, outcome=Outcome.CHECKPOINTED, at=21.0)
+    assert ledger_of([*facts, saved, stopped]).jobs[JOB].checkpoints == 1
+    assert ledger_of([*facts, saved, worker_stopped(place="p1")]).jobs[JOB].checkpoints == 1
+    later = checkpointed(place="p1", samples_done=500.0, at=22.0)
+    assert ledger_of([*facts, saved, later]).jobs[JOB].checkpoints == 2
