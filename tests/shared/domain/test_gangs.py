@@ -433,6 +433,9 @@ def test_shares_of_another_batch_are_not_kept() -> None:
 def test_turns_are_those_of_one_rota() -> None:
     later = Gang(IN_ROTA.members, replace(IN_ROTA.sync, turns=3))
     assert gangs.retimes(IN_ROTA, later)
+    fewer = Gang(IN_ROTA.members, replace(IN_ROTA.sync, tasks=((1,), (0,))))
+    assert not gangs.retimes(IN_ROTA, fewer)
+    assert not gangs.retimes(fewer, IN_ROTA)
     for rota in ("a", "z"):
         assert not gangs.retimes(IN_ROTA, Gang(later.members, replace(later.sync, rota=RotaId(rota))))
 

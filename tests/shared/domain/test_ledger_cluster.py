@@ -233,7 +233,8 @@ def measured(node_id: str = NODE, *, failed: bool = False) -> Event:
 
 def test_a_measurement_ends_with_the_report_of_its_node() -> None:
     facts = [submitted(), opened(profile_run(place="pf-1"))]
-    assert [*ledger_of([*facts, measured("elsewhere")]).measuring] == ["pf-1"]
+    for other in ("a-node", "z-node"):
+        assert [*ledger_of([*facts, measured(other)]).measuring] == ["pf-1"]
     ended = ledger_of([*facts, measured(failed=True)])
     assert [*ended.measuring] == []
     assert ended.jobs[JOB].unmeasured == "on v100 (node-1): out of memory"
@@ -270,6 +271,16 @@ def test_a_stop_counts_from_its_first_order() -> None:
     run = ledger.jobs[JOB].present
     assert run is not None
     assert (run.stop_ordered_at, ledger.jobs[JOB].lost_gpu_s) == (10.0, 12.0)
+
+
+@pytest.mark.parametrize(("ended_at", "lost_gpu_s"), [(25.0, 15.0), (9.0, 0.0)])
+def test_to_save_in_a_rota_costs_the_job_its_share_of_the_gpus(ended_at: float, lost_gpu_s: float) -> None:
+    """Two GPUs by halves, from the order at 10; a clock that is behind the order's costs nothing."""
+    half = msgspec.structs.replace(placement(place="p1"), share=0.5)
+    up = worker_started(place="p1", gpu_indices=(0, 1))
+    end = worker_stopped(place="p1", at=ended_at, outcome=Outcome.CHECKPOINTED)
+    facts = [*in_queue(), joined(), plan(half), start_ordered(place="p1"), up, started(place="p1")]
+    assert ledger_of([*facts, stop_ordered(place="p1", at=10.0), end]).jobs[JOB].lost_gpu_s == lost_gpu_s
 
 
 # ---- copies, lost and saved
