@@ -130,7 +130,7 @@ def placeable(
     return [job for job in jobs if _fits(pools, _wishes(job, threshold, rules))]
 
 
-def possible(
+def possible_counts(
     job: ViewJob, nodes: Sequence[ViewNode], threshold: float, rules: PlaceRules = OURS
 ) -> dict[GpuType, list[int]]:
     """The GPU counts of the job's demand that the idle GPUs are enough for, ascending, by type."""

@@ -1,15 +1,14 @@
 """Which running jobs keep GPUs that a first plan leaves idle: docs/adr/0051. Pure.
 
-The jobs that the plan does not place are gone through in the order of the queue, as the fragment plan that
-follows would:
+The jobs that the plan does not place are gone through in the order of the queue. This foresees what the
+fragment plan after it would do:
 
-    runs behind the window, its GPUs are left,    keeps them
-    and no place that is left is worth more
-    runs so, and a place is worth more            is stopped; that place is kept free for it
-    any other                                     the fewest GPUs with which it can run are kept free for it
+- A job that runs behind the window keeps its GPUs, if nobody has taken them. But if another place that is
+  left is worth more to it, the job is stopped, and that place is kept free for it.
+- For any other job the fewest GPUs with which it can run are kept free.
 
-A place is worth its GPUs · the job's samples/s on one of them, and any but the present one less by the share
-of a round that a restart takes: throughputs were estimated only for the jobs of the window.
+A place is worth its GPUs · the job's samples/s on one GPU of the type. Any but the present place is worth
+less by the share of a round that a restart takes. Only for jobs of the window were throughputs estimated.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ import msgspec
 
 from schemas.ids import GpuType, JobId
 from schemas.placement import Configuration
-from services.planner.policies.contract.configurations import configurations_for, possible
+from services.planner.policies.contract.configurations import configurations_for, possible_counts
 from services.planner.policies.contract.pools import PlaceRules
 from services.planner.policies.contract.view import ViewJob, ViewNode
 
@@ -37,7 +36,7 @@ class Leftover:
         self._at = {node.node_id: index for index, node in enumerate(nodes)}
         self._threshold, self._rules = threshold, rules
         self._nowhere: set[tuple[object, ...]] = set()
-        """demands, types and sensitivities of jobs that fit nowhere, nor will: GPUs only become fewer"""
+        """demands, types and sensitivities of jobs that fit nowhere; idle GPUs only become fewer"""
         for place in taken:
             self.take(place)
 
@@ -53,7 +52,7 @@ class Leftover:
             self._nodes[self._at[node_id]] = msgspec.structs.replace(node, idle=node.idle - gpus)
 
     def worth(self, job: ViewJob, place: Configuration) -> float:
-        """GPUs · samples/s of one."""
+        """What a place is worth to a job that has it."""
         kinds = [(self._nodes[self._at[node_id]].gpu_type, gpus) for node_id, gpus in place.items()]
         return sum(gpus * job.single_gpu.get(gpu_type, 0.0) for gpu_type, gpus in kinds)
 
@@ -62,7 +61,7 @@ class Leftover:
         wish = job.demand, job.gpu_types, job.sensitivity
         if wish in self._nowhere:
             return {}
-        found = possible(job, self._nodes, self._threshold, self._rules)
+        found = possible_counts(job, self._nodes, self._threshold, self._rules)
         if not found:
             self._nowhere.add(wish)
         return found

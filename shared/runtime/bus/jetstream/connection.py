@@ -389,7 +389,7 @@ class Connection:
                 self.log.warning("the credentials cannot be used", reason=str(error))
             self._unusable = str(error)
             return
-        self.credentials = own
+        self.credentials, self._unusable = own, ""
         self.nats.options["password"] = own.password
 
     async def _on_lost(self) -> None:

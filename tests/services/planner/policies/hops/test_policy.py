@@ -301,7 +301,7 @@ def test_a_waiting_job_is_counted_with_the_fewest_gpus_that_it_can_use() -> None
 
 
 def test_a_running_job_that_could_grow_is_stopped_so_that_it_can() -> None:
-    """One GPU of six; on two it would be faster even after a restart, on one of them it would not."""
+    """Two GPUs are faster even after a restart. Where only its own one is left, it stays."""
     runs = job("runs", (1, 2), wait_s=1.0, present=present(a0=1))
     assert chosen(decide("hops", view([HEAD, runs], SIX_IDLE))) == {}
     full = [HEAD, job("waits", (5,), wait_s=2.0), runs]
