@@ -38,12 +38,14 @@ class Turns:
         self._process, self._device, self._broadcast = process, device, broadcast
         self._connection = process.connection
         self._round = 0
+        self._due = 0
+        """when the next turn is due, as the ranks have agreed; 0: they have not"""
         self.has_turn = False
 
     def take(self, stop: Callable[[], None]) -> None:
         """Wait for the turn. `stop` is called if an order to stop came and no turn; rank 0 saves in it."""
         self._round += 1
-        self._connection.request_turn(self._round, self._memory())
+        self._connection.request_turn(self._round, self._due, self._memory())
         while not self._connection.wait_for_turn(POLL_S):
             asked = self._connection.stop_asked
             waited = 0.0 if asked is None else time.monotonic() - asked
@@ -75,10 +77,11 @@ class Turns:
             model.require_forward_param_sync = model.require_backward_grad_sync = False
 
     def exchange(self, parameters: Iterable[torch.Tensor], buffers: Iterable[torch.Tensor] = ()) -> None:
-        """Set gradients to their mean over the ranks, and buffers to rank 0's.
+        """Set gradients to their mean over the ranks, and buffers to rank 0's; agree on the next turn.
 
         A gradient that no rank has stays None.
         """
+        self._due = self._connection.next_due
         if self._process.order.ranks == 1:
             return
         if self._broadcast:
@@ -86,6 +89,13 @@ class Turns:
                 _broadcast_buffers(alike)
         for alike in _by_dtype(one for one in parameters if one.requires_grad).values():
             _exchange(alike, self._process.order.ranks)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Have the next turn due at the same time on all GPUs of the gang: the latest that one says."""
+        due = torch.tensor([self._due], dtype=torch.int64, device=self._device)
+        dist.all_reduce(due, dist.ReduceOp.MAX)
+        self._due = int(due.item())
 
     def _memory(self) -> dict[str, object]:
         if self._device.type != "cuda":

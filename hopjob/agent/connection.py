@@ -48,6 +48,8 @@ class Connection:
         """the message with which this process reported that it is ready for its turn"""
         self.held: int | None = None
         """the round for which it has the turn"""
+        self.next_due = 0
+        """when its next turn is due, ticks of the agent's clock of cycles"""
         self._granted = threading.Event()
 
     def open(self) -> None:
@@ -74,11 +76,11 @@ class Connection:
             time.sleep(POLL_S)
         return self.stop_asked is None
 
-    def request_turn(self, number: int, memory: dict[str, object]) -> None:
-        """Ask for the turn of the GPU, for a round."""
+    def request_turn(self, number: int, due: int, memory: dict[str, object]) -> None:
+        """Ask for the turn of the GPU, for a round. `due`: when the turn is due, as the ranks agreed."""
         self._granted.clear()
         with self._lock:
-            self.turn_request = {"round": number, **memory}
+            self.turn_request = {"round": number, "due": due, **memory}
             self._write({"ready": self.turn_request})
 
     def wait_for_turn(self, seconds: float) -> bool:
@@ -152,13 +154,14 @@ class Connection:
         if "stop" in message:
             self.ask_to_stop()
         if "turn" in message:
-            self._take_turn(int(str(message["turn"]["round"])))
+            turn = message["turn"]
+            self._take_turn(int(str(turn["round"])), int(str(turn.get("next", 0))))
 
-    def _take_turn(self, number: int) -> None:
+    def _take_turn(self, number: int, next_due: int) -> None:
         with self._lock:
             if self.turn_request is None or self.turn_request["round"] != number:
                 return  # the turn is of a round that is over
-            self.turn_request, self.held = None, number
+            self.turn_request, self.held, self.next_due = None, number, next_due
         self._granted.set()
 
     def _close_in_child(self) -> None:

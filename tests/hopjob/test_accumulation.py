@@ -54,8 +54,9 @@ def test_a_job_without_its_turn_computes_no_batch_and_can_be_stopped(tmp_path: P
             assert rank.wait_for("ready", number)["round"] == number
             assert len(rank.said("done")) == number - 1
             rank.tell(turn={"round": number - 1})  # a turn that nobody wants any more
-            rank.tell(turn={"round": number})
-        assert rank.wait_for("ready", 3)["round"] == 3
+            rank.tell(turn={"round": number, "next": 7 * number})
+        ready = rank.wait_for("ready", 3)
+        assert (ready["round"], ready["due"]) == (3, 14)
         assert stop([rank]) == [0]
         assert rank.said("stopped") == [{"samples": 8.0}]
         assert len(rank.said("done")) == 2
@@ -70,11 +71,14 @@ def test_a_rank_computes_in_its_turn_while_the_others_wait_for_theirs(tmp_path: 
         agent.grants = False
         ranks = agent.run(WEIGHED, 2, HOPJOB_TURNS=1, **settings)
         updates = plain[0]["batches"]
+        due = 0
         for number in range(1, updates + 1):
-            for rank in (ranks[number % 2], ranks[1 - number % 2]):
-                assert rank.wait_for("ready", number)["round"] == number
-                rank.tell(turn={"round": number})
+            for late, rank in enumerate((ranks[number % 2], ranks[1 - number % 2])):
+                ready = rank.wait_for("ready", number)
+                assert (ready["round"], ready["due"]) == (number, due)
+                rank.tell(turn={"round": number, "next": 10 * number + late})
                 rank.wait_for("done", number)
+            due = 10 * number + 1  # the later of what the two agents say
         assert [rank.end() for rank in ranks] == [0, 0]
         turned = [json.loads(rank.log.read_text("utf-8").rpartition("end ")[2]) for rank in ranks]
     assert turned[0]["buffers"] == turned[1]["buffers"]

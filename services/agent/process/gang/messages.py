@@ -95,6 +95,8 @@ class ReadyMessage(msgspec.Struct, frozen=True):
     """GPU memory that it takes at most while it computes"""
     whole: Amount = 0.0
     """all memory of the GPU"""
+    due: WholeNumber = 0
+    """when its turn is due, ticks (`turns.order`), as the ranks have agreed; 0: they have not"""
 
 
 class DoneMessage(msgspec.Struct, frozen=True):
@@ -208,12 +210,12 @@ def go(meeting: str) -> bytes:
     return _line(go={"host": host, "port": int(port or 0)})
 
 
-def turn(number: int) -> bytes:
+def turn(number: int, due: int) -> bytes:
     """Grant of the turn: the GPU is the rank's until it sends done.
 
-    `number`: the round of its ready message.
+    `number`: the round of its ready message. `due`: when its next turn is due, ticks.
     """
-    return _line(turn={"round": number})
+    return _line(turn={"round": number, "next": due})
 
 
 def stop() -> bytes:

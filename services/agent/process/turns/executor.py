@@ -82,7 +82,8 @@ class Executor:
                 self._connected(placement_id, message)
             case messages.ReadyMessage():
                 memory = GpuMemory(message.kept, message.peak, message.whole)
-                for newest, misfit in self._order.request(placement_id, message.round, memory).items():
+                misfits = self._order.request(placement_id, message.round, memory, message.due)
+                for newest, misfit in misfits.items():
                     self._participants[newest].end(misfit)
             case messages.DoneMessage():
                 if self._order.give_back(placement_id, message.round):
@@ -106,7 +107,8 @@ class Executor:
         loop = asyncio.get_running_loop()
         if grant := self._order.grant(loop.time()):
             self._write("granted", grant)
-            self._participants[grant.placement_id].send(messages.turn(grant.round))
+            next_due = self._order.due(grant.placement_id)
+            self._participants[grant.placement_id].send(messages.turn(grant.round, next_due))
             self._watch(grant)
         wakeup = self._order.wakeup()
         self._cancel_alarm("")

@@ -1,19 +1,27 @@
 """The order of turns on one GPU, as a state machine.
 
-Pure: messages of ranks in, the next holder of the turn out. Turns follow the rota's cycle. The GPU waits a
-moment for a worker that is not ready in its turn, then passes it over until it is ready: it may be loading
-data, evaluating, or waiting for its peers. A worker that was ordered to stop comes first, so that it soon
-reaches the point where it saves.
+Pure: messages of ranks in, the next holder of the turn out. A clock counts the cycles of the rota. Turns of
+a worker with n of them in a cycle are due at (i + 1/2) / n, for i = 0, 1, 2, … (as in `rota.cycle`), and the
+turn that is due first comes first. After each round the ranks of a gang agree when their next turns are due:
+at the latest time that one of their GPUs says. So all GPUs of a rota go through the rounds in the same order,
+as in `rota.period`, although each decides alone (docs/adr/0052).
+
+The GPU waits a moment for a worker that is not ready in its turn, then passes it over until it is ready: it
+may be loading data, evaluating, or waiting for its peers. A worker that was ordered to stop comes first, so
+that it soon reaches the point where it saves.
 """
 
 import msgspec
 
 from schemas.ids import PlacementId
-from shared.domain.rota import cycle
 
 PATIENCE_S = 1.0
 """how long a GPU waits for the worker whose turn it is"""
 GIGABYTE = 1e9
+CYCLE = 1_680
+"""ticks of the clock in a cycle; turns of up to 8 in a cycle are due at whole numbers"""
+DUE_MAX = 10**15
+"""a turn that a rank says is due later is due then, so that the clock can go on"""
 
 
 class GpuMemory(msgspec.Struct, frozen=True):
@@ -37,6 +45,8 @@ class Grant(msgspec.Struct, frozen=True):
 class _Resident(msgspec.Struct):
     turns: int
     place: int
+    due: int
+    """when its next turn is due, ticks"""
     wants: int | None = None
     """the round for which it wants the turn; None: it is not ready"""
     passed: bool = True
@@ -54,8 +64,6 @@ class TurnOrder:
     def __init__(self) -> None:
         self.holder: Grant | None = None
         self._residents: dict[PlacementId, _Resident] = {}
-        self._cycle: list[PlacementId] = []
-        self._next = 0
         self._waits_since: float | None = None
         self._unconfirmed: set[PlacementId] = set()
         """workers of an earlier life that have not connected yet"""
@@ -70,16 +78,16 @@ class TurnOrder:
 
         `unconfirmed`: it is of an earlier life and may have the turn, so it must connect first.
         """
-        self._residents[placement_id] = _Resident(turns, place)
+        self._residents[placement_id] = _Resident(turns, place, self._from_now(turns))
         if unconfirmed:
             self._unconfirmed.add(placement_id)
-        self._rebuild_cycle()
 
     def reschedule(self, placement_id: PlacementId, turns: int, place: int) -> None:
         """Change a worker's turns and place in the cycle, from its next turn on."""
         if resident := self._residents.get(placement_id):
             resident.turns, resident.place = turns, place
-            self._rebuild_cycle()
+            resident.due = max(_first(turns, resident.due), self._from_now(turns))
+            self._waits_since = None
 
     def leave(self, placement_id: PlacementId) -> None:
         """A worker has gone from the GPU."""
@@ -88,7 +96,7 @@ class TurnOrder:
         self._loaded = [one for one in self._loaded if one != placement_id]
         if self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
-        self._rebuild_cycle()
+        self._waits_since = None
 
     def confirm(self, placement_id: PlacementId, *, holds: int | None) -> None:
         """A worker has connected, and says whether it holds the turn.
@@ -103,8 +111,10 @@ class TurnOrder:
         elif holds is None and self.holder is not None and self.holder.placement_id == placement_id:
             self.holder = None
 
-    def request(self, placement_id: PlacementId, number: int, memory: GpuMemory) -> dict[PlacementId, str]:
-        """A worker is ready for round `number`.
+    def request(
+        self, placement_id: PlacementId, number: int, memory: GpuMemory, due: int = 0
+    ) -> dict[PlacementId, str]:
+        """A worker is ready for round `number`; `due`: as its gang has agreed, 0 if it has not.
 
         Returns the workers to end for want of GPU memory, with the reason. A job's peak is known only once it
         has computed, so the sum is checked each time. Workers that came last are ended first, and none gets a
@@ -113,6 +123,8 @@ class TurnOrder:
         resident = self._residents[placement_id]
         if resident.leaves:
             return {}
+        known = self._from_now(resident.turns) if resident.passed else 0
+        resident.due = max(resident.due, min(due, DUE_MAX), known)
         resident.memory, resident.wants, resident.passed = memory, number, False
         if placement_id not in self._loaded:
             self._loaded.append(placement_id)
@@ -142,12 +154,19 @@ class TurnOrder:
             or any(one.leaves for one in self._residents.values())
         ):
             return None
-        found = self._hurried() or self._next_in_cycle(now)
-        if found is not None:
-            self._waits_since = None
-            self.holder = found
-            self._residents[found.placement_id].wants = None
-        return found
+        found = self._hurried() or self._first_due(now)
+        if found is None:
+            return None
+        resident = self._residents[found]
+        assert resident.wants is not None
+        self.holder = Grant(found, resident.wants)
+        resident.wants, self._waits_since = None, None
+        resident.due += max(CYCLE // max(resident.turns, 1), 1)
+        return self.holder
+
+    def due(self, placement_id: PlacementId) -> int:
+        """When the worker's next turn is due, ticks, as far as this GPU knows."""
+        return self._residents[placement_id].due
 
     def wakeup(self) -> float | None:
         """The time at which the GPU stops waiting for the worker whose turn it is.
@@ -156,21 +175,15 @@ class TurnOrder:
         """
         return None if self._waits_since is None else self._waits_since + PATIENCE_S
 
-    def _hurried(self) -> Grant | None:
-        ready = [
-            Grant(placement_id, one.wants)
-            for placement_id, one in self._residents.items()
-            if one.hurries and one.wants is not None
-        ]
-        return ready[0] if ready else None
+    def _hurried(self) -> PlacementId | None:
+        ready = (key for key, one in self._residents.items() if one.hurries and one.wants is not None)
+        return next(ready, None)
 
-    def _next_in_cycle(self, now: float) -> Grant | None:
-        for step in range(len(self._cycle)):
-            at = (self._next + step) % len(self._cycle)
-            resident = self._residents[self._cycle[at]]
+    def _first_due(self, now: float) -> PlacementId | None:
+        for _, _, placement_id in sorted((one.due, one.place, key) for key, one in self._scheduled()):
+            resident = self._residents[placement_id]
             if resident.wants is not None:
-                self._next = at + 1
-                return Grant(self._cycle[at], resident.wants)
+                return placement_id
             if not resident.passed:
                 if self._waits_since is None:
                     self._waits_since = now
@@ -179,17 +192,12 @@ class TurnOrder:
                 resident.passed, self._waits_since = True, None
         return None
 
-    def _rebuild_cycle(self) -> None:
-        """Compute the cycle again; the worker that was next stays next, if it is still there."""
-        rest = self._cycle[self._next :] + self._cycle[: self._next]
-        scheduled = sorted(
-            (one.place, placement_id) for placement_id, one in self._residents.items() if one.turns
-        )
-        keys = [placement_id for _, placement_id in scheduled]
-        self._cycle = [keys[index] for index in cycle([self._residents[key].turns for key in keys])]
-        following = next((key for key in rest if key in keys), None)
-        self._next = self._cycle.index(following) if following is not None else 0
-        self._waits_since = None
+    def _from_now(self, turns: int) -> int:
+        """When the first turn is due of a worker that has `turns` in each cycle from the present one on."""
+        return _first(turns, min((one.due for _, one in self._scheduled() if not one.passed), default=0))
+
+    def _scheduled(self) -> list[tuple[PlacementId, _Resident]]:
+        return [(key, one) for key, one in self._residents.items() if one.turns]
 
     def _misfit(self, whole: float) -> str:
         """Why the workers do not fit into GPU memory: all keep theirs, and one computes; empty: they fit."""
@@ -204,3 +212,8 @@ class TurnOrder:
             f"{len(memories)} jobs that take turns keep {kept / GIGABYTE:.1f} GB on a GPU, and one that "
             f"computes takes {computes / GIGABYTE:.1f} GB more, of {whole / GIGABYTE:.1f} GB"
         )
+
+
+def _first(turns: int, now: int) -> int:
+    """When the first of `turns` is due in the cycle of the time `now`, ticks."""
+    return now - now % CYCLE + CYCLE // max(2 * turns, 1)

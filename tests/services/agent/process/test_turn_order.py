@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.ids import PlacementId
-from services.agent.process.turns.order import PATIENCE_S, GpuMemory, Grant, TurnOrder
+from services.agent.process.turns.order import CYCLE, PATIENCE_S, GpuMemory, Grant, TurnOrder
 
 A, B, C = (PlacementId(name) for name in "abc")
 FREE = GpuMemory()
@@ -39,7 +39,7 @@ def went_round(order: TurnOrder, times: int) -> str:
     [
         ({"a": 1}, "aaaaaa"),
         ({"a": 1, "b": 1}, "ababab"),
-        ({"a": 1, "b": 3}, "abbbabbb"),
+        ({"a": 1, "b": 3}, "babbbabb"),
         ({"a": 2, "b": 1, "c": 0}, "abaaba"),
     ],
 )
@@ -89,6 +89,57 @@ def test_a_changed_cycle_keeps_the_next_worker() -> None:
     order.reschedule(A, 2, 5)
     order.give_back(A, 1)
     assert order.grant(0.0) == Grant(B, 1)
+
+
+def test_a_worker_with_other_turns_has_them_from_this_cycle_on() -> None:
+    order = rota(a=1, b=1)
+    went_round(order, 5)
+    order.reschedule(B, 3, 0)
+    assert went_round(order, 12) == "bbb" + "babb" + "babb" + "b"
+
+
+def test_a_worker_that_joins_or_comes_back_gets_no_turns_of_the_past() -> None:
+    order = rota(a=1)
+    went_round(order, 7)
+    order.join(B, 1, 1)
+    order.request(B, 1, FREE)
+    assert went_round(order, 4) == "abab"
+
+
+def test_a_worker_that_comes_back_gets_no_turns_of_the_time_in_which_it_was_away() -> None:
+    order = rota(a=1, b=1)
+    assert order.grant(0.0) == Grant(A, 1)
+    order.give_back(A, 1)
+    assert order.grant(0.0) == Grant(B, 1)
+    order.give_back(B, 1)
+    order.request(B, 2, FREE)
+    assert order.grant(0.0) is None
+    assert order.grant(PATIENCE_S) == Grant(B, 2), "A is away"
+    order.give_back(B, 2)
+    order.request(B, 3, FREE)
+    assert went_round(order, 5) == "bbbbb"
+    order.request(A, 2, FREE)
+    assert went_round(order, 4) == "abab"
+
+
+def test_a_turn_is_due_when_the_gang_says_but_no_rank_stops_the_clock() -> None:
+    order = rota(a=1, b=1, c=1)
+    assert went_round(order, 3) == "abc"
+    assert order.grant(0.0) == Grant(A, 2)
+    later = order.due(A) + 3 * CYCLE
+    order.give_back(A, 2)
+    order.request(A, 3, FREE, due=later)
+    assert went_round(order, 9) == "bcbcbcbca"
+    assert order.grant(0.0) == Grant(B, 6)
+    order.give_back(B, 6)
+    order.request(B, 7, FREE, due=2**53)
+    order.leave(A)
+    assert went_round(order, 4) == "cccc"
+    order.leave(C)
+    assert went_round(order, 2) == "bb"
+    order.join(C, 1, 2)
+    order.request(C, 1, FREE)
+    assert went_round(order, 4) in {"bcbc", "cbcb"}
 
 
 def test_after_an_agent_restart_no_turn_is_granted_before_all_workers_confirm() -> None:
