@@ -50,7 +50,7 @@ async def test_two_jobs_take_turns_on_two_gpus(tmp_path: Path) -> None:
     for lines_of_gpu in turns:
         one_at_a_time(lines_of_gpu)
     slowed = median(held_s(turns[0])) / TASK_S
-    estimated = {job_id: rate / slowed for job_id, rate in together(log).items()}
+    estimated = {job_id: planned / slowed for job_id, planned in together(log).items()}
     steps = {job_id: steps_of(ledger / name) for job_id, name in zip(ids, NAMES, strict=True)}
     begin = max(of_job[0].at for of_job in steps.values()) + 2.0
     end = min(of_job[-1].at for of_job in steps.values())

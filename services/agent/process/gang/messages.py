@@ -213,7 +213,7 @@ def go(meeting: str) -> bytes:
 def turn(number: int, due: int) -> bytes:
     """Grant of the turn: the GPU is the rank's until it sends done.
 
-    `number`: the round of its ready message. `due`: when its next turn is due, ticks.
+    `number`: the round of its ready message. `due`: when the job's next turn is due on this GPU, ticks.
     """
     return _line(turn={"round": number, "next": due})
 

@@ -98,7 +98,7 @@ def test_a_worker_with_other_turns_has_them_from_this_cycle_on() -> None:
     assert went_round(order, 12) == "bbb" + "babb" + "babb" + "b"
 
 
-def test_a_worker_that_joins_or_comes_back_gets_no_turns_of_the_past() -> None:
+def test_a_worker_that_joins_gets_no_turns_of_the_past() -> None:
     order = rota(a=1)
     went_round(order, 7)
     order.join(B, 1, 1)
