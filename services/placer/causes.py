@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from schemas.events import PlanPublished, PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.plans import Beneficiary, Cause
-from services.placer.phases import Waiting
+from services.placer.phases import Ending, Waiting
 from services.placer.state import Placed, State
 from shared.domain import gangs
 
@@ -22,7 +22,8 @@ TAKEN_BACK = {
     PreemptReason.NODE_LEFT: ": the time of a node was over",
     PreemptReason.MERGE: "",
 }
-"""why a placement was taken back before it started, in words; a plan and its reasons are in the cause"""
+
+DRAINED = ": the node is drained"
 
 Takers = dict[NodeId, Counter[JobId]]
 """by node: GPUs that each job takes over there"""
@@ -78,6 +79,13 @@ def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *,
         standing=plan.standings.get(placed.job_id),
         node=_draining(state, placed),
     )
+
+
+def taken_back(ending: Ending) -> str:
+    """Why a placement was taken back before it started, in words; a plan and its reasons are in the cause."""
+    cause = ending.cause
+    by_drain = ending.why is PreemptReason.PLAN and cause is not None and cause.plan_id is None
+    return f"taken back before it started{DRAINED if by_drain else TAKEN_BACK[ending.why]}"
 
 
 def _draining(state: State, placed: Placed) -> NodeId | None:

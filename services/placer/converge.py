@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from schemas.base import Event
 from schemas.events import GangFormed, JobPreempted, JobStarted, StartOrdered
 from schemas.ids import JobId
-from services.placer.causes import TAKEN_BACK
+from services.placer.causes import taken_back
 from services.placer.orders import refused, stop_order
 from services.placer.phases import ComingUp, Ending, Measuring, Owed, Training, WorkerState
 from services.placer.state import Placed, State
@@ -48,7 +48,7 @@ def _end_facts(state: State, placed: Placed, ending: Ending, at: float) -> Itera
     """The facts about the job that follow from its placement's end."""
     match ending.owed:
         case Owed.REFUSAL:
-            yield refused(placed, f"taken back before it started{TAKEN_BACK[ending.why]}", at, ending.cause)
+            yield refused(placed, taken_back(ending), at, ending.cause)
         case Owed.PREEMPTION:
             assert placed.job_id in state.jobs, "nothing is owed to a job that ended"
             yield JobPreempted(

@@ -343,6 +343,14 @@ def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored 
     state.gpus_freed(fact.node_id)
 
 
+def _drained(state: State, fact: NodeDrained) -> None:
+    """Take back what waits for GPUs of the node: nothing new starts there. Measurements are left."""
+    _node_changed(state, fact)
+    for placed in state.on_node(fact.node_id):
+        if isinstance(placed.phase, Waiting) and not placed.profile:
+            state.stop(placed, PreemptReason.PLAN, Cause(node=fact.node_id))
+
+
 def _count_as_gone(
     state: State, node_id: NodeId, why: PreemptReason, *, keep: frozenset[PlacementId]
 ) -> dict[PlacementId, int]:
@@ -383,7 +391,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     NodeJoined: _node_joined,
     NodeLost: _node_lost,
     NodeReturned: _node_changed,
-    NodeDrained: _node_changed,
+    NodeDrained: _drained,
     NodeRestored: _node_changed,
     GpusWithheld: _node_changed,
 }

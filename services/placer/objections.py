@@ -34,6 +34,8 @@ def _objection_of_nodes(state: State, placement: Placement) -> str:
             return f"node {node_id} is lost"
         if known.leaving:
             return f"node {node_id} is leaving the cluster"
+        if known.draining:
+            return f"node {node_id} is drained"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
         if gpus_claimed(state, node_id, placement) > known.node.gpus:

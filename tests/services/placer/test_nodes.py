@@ -2,8 +2,20 @@
 
 import pytest
 
-from schemas.events import JobPreempted, NodeJoined, NodeLost, Outcome, PlacementRefused, PreemptReason
-from schemas.ids import NodeId
+from schemas.events import (
+    JobPreempted,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    Outcome,
+    PlacementRefused,
+    PreemptReason,
+    ProfileRun,
+    ProfilingPlanned,
+    StartOrdered,
+)
+from schemas.ids import GpuType, NodeId, PlacementId
+from schemas.plans import Cause
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, copies, joined, node, place
 from tests.services.placer.test_core import kinds, only, refusal_of
 
@@ -73,3 +85,33 @@ def test_the_loss_of_a_node_that_is_unknown_or_lost_changes_nothing() -> None:
     bench.start(place("p1", JOB, a=4))
     assert only(JobPreempted, bench.tell(NodeLost(at=46.0, node_id=A)))
     assert bench.tell(NodeLost(at=47.0, node_id=A)) == []
+
+
+def test_nothing_new_starts_on_a_drained_node() -> None:
+    bench = Bench()
+    bench.tell(NodeDrained(at=5.0, node_id=A, reason="GPU 3: fallen off the bus"))
+    assert refusal_of(bench.plan(place("p1", a=4))) == "node a is drained"
+    assert kinds(bench.plan(place("p2", OTHER, b=4)))[0] is StartOrdered
+
+
+def test_a_placement_that_waits_for_a_node_is_taken_back_when_the_node_is_drained() -> None:
+    bench = Bench()
+    old, new = place("p1", a=4), place("p2", OTHER, a=2, b=2)
+    bench.start(old)
+    bench.plan(new)
+    taken_back = only(PlacementRefused, bench.tell(NodeDrained(at=45.0, node_id=A)))
+    assert (taken_back.placement_id, taken_back.reason) == (
+        "p2",
+        "taken back before it started: the node is drained",
+    )
+    assert taken_back.cause == Cause(node=A)
+    assert StartOrdered not in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
+
+
+def test_what_runs_on_a_drained_node_is_left_to_the_next_plan_and_so_is_a_measurement() -> None:
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    run = ProfileRun(placement_id=PlacementId("pf"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))  # waits for a GPU
+    assert bench.tell(NodeDrained(at=45.0, node_id=A)) == []
+    assert all(placed.wanted for placed in bench.core.state.placements.values())
