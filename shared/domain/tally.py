@@ -97,6 +97,11 @@ class Tally(msgspec.Struct, kw_only=True):
         leader.course = Course.SAVED if saved else Course.LOST
         return leader
 
+    def is_over(self, node: NodeId) -> bool:
+        """Whether the node led a part that has ended."""
+        leader = self.leaders.get(node)
+        return leader is not None and leader.course is not Course.RUNS
+
     @property
     def running(self) -> list[Leader]:
         return [leader for leader in self.leaders.values() if leader.course is Course.RUNS]

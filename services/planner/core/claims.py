@@ -5,12 +5,12 @@ planned any more, but claims the GPUs that its workers still hold.
 """
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from schemas.events import (
     NodeJoined,
-    PlanPublished,
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
@@ -142,13 +142,13 @@ class Claims(msgspec.Struct, kw_only=True):
         for placement_id in [pid for pid in self.profiles if pid not in fact.workers]:
             self.end_profile(placement_id, fact.node_id)
 
-    def plan(self, fact: PlanPublished) -> None:
+    def plan(self, kind: PlanKind, listed: Collection[Placement]) -> None:
         """Fold a plan: a first plan lists all that is to run, a fragment plan what starts beside it."""
         before = self.planned
-        placements = {placement.placement_id: placement for placement in fact.placements}
-        of_job = {placement.job_id: placement.placement_id for placement in fact.placements}
+        placements = {one.placement_id: _without_ended(one, before) for one in listed}
+        of_job = {placement.job_id: placement.placement_id for placement in listed}
         changed = []
-        if fact.kind == PlanKind.FIRST:
+        if kind == PlanKind.FIRST:
             self.planned, self.of_job = placements, of_job
             changed = [pid for pid in before if pid not in placements]
         else:
@@ -199,6 +199,12 @@ class Claims(msgspec.Struct, kw_only=True):
         if rest is not None:
             self.planned[placement_id] = rest
             self._count(placement_id)
+
+
+def _without_ended(listed: Placement, before: Mapping[PlacementId, Placement]) -> Placement:
+    """The placement as listed, without copies that ended after the plan was made."""
+    known = before.get(listed.placement_id)
+    return known if known is not None and gangs.merges(known.gang) else listed
 
 
 def _rest(planned: Placement, node_id: NodeId) -> Placement | None:

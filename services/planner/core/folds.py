@@ -204,9 +204,10 @@ def _plan_published(state: State, fact: PlanPublished) -> None:
     state.memory, state.memory_of = fact.memory, fact.policy
     if fact.kind == PlanKind.FIRST:
         state.planned_round = max(state.planned_round, fact.round)
-    for placement in fact.placements:
+    unfinished = [placement for placement in fact.placements if placement.job_id in state.jobs]
+    for placement in unfinished:
         _take_other_turns(state, placement, fact.at)
-    state.claims.plan(fact)
+    state.claims.plan(fact.kind, unfinished)
 
 
 def _take_other_turns(state: State, placement: Placement, at: float) -> None:
@@ -233,12 +234,13 @@ def _policy_chosen(state: State, fact: PolicyChosen) -> None:
 
 
 def _placement_refused(state: State, fact: PlacementRefused) -> None:
-    job = state.jobs.get(fact.job_id)
-    if job is not None and job.running is None:
+    job, claims = state.jobs.get(fact.job_id), state.claims
+    if job is not None and job.running is None and fact.placement_id not in claims.profiles:
         job.ordered_at = None
-        job.refusals += 1
-        job.held_until = fact.at + _hold_s(job.refusals)
-    state.claims.withdraw(fact.placement_id)
+        if fact.placement_id in claims.planned:  # else a later plan took it back
+            job.refusals += 1
+            job.held_until = fact.at + _hold_s(job.refusals)
+    claims.withdraw(fact.placement_id)
 
 
 def _hold_s(refusals: int) -> float:
@@ -323,8 +325,11 @@ def _enters(state: State, fact: StartOrdered) -> bool:
 
 
 def _stop_ordered(state: State, fact: StopOrdered) -> None:
+    """Note when the job was ordered to stop; an order to a lost copy, or to an old placement, does not."""
     job = state.jobs.get(fact.job_id)
-    if job is not None and job.running is not None and job.ordered_at is None:
+    if job is None or job.running is None or job.placement != fact.placement_id:
+        return
+    if job.ordered_at is None and job.running.on(fact.node_id):
         job.ordered_at = fact.at
 
 

@@ -112,7 +112,8 @@ class State(msgspec.Struct, kw_only=True):
 
 def is_held(state: State, job_id: JobId, at: float) -> bool:
     """Whether the job waits and is not planned yet, because the placer refused it several times in a row."""
-    return state.jobs[job_id].held_until > at and job_id in state.waiting
+    held = state.jobs[job_id].held_until > at and job_id in state.waiting
+    return held and job_id not in state.claims.of_job
 
 
 def stands_by(state: State, job_id: JobId, gang: Gang) -> bool:

@@ -297,7 +297,9 @@ def order_stop(ledger: Ledger, fact: StopOrdered) -> None:
         worker.stop_ordered_at = fact.at
     record = ledger.jobs.get(fact.job_id)
     run = record.present if record else None
-    if run is not None and run.placement_id == fact.placement_id and run.stop_ordered_at is None:
+    if record is None or run is None or run.placement_id != fact.placement_id:
+        return
+    if run.stop_ordered_at is None and not record.tally.is_over(fact.node_id):  # a lost copy stops nothing
         run.stop_ordered_at = fact.at
 
 

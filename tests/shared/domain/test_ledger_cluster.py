@@ -18,7 +18,7 @@ from schemas.placement import Forked, Gang, Relaxed
 from schemas.plans import Placement, PlanKind, Standing, Waiting
 from shared.domain.ledger import ledger_of
 from shared.domain.ledger.cluster import NODES_KEPT
-from shared.domain.ledger.records import JobRecord, NodeRecord
+from shared.domain.ledger.records import JobRecord, NodeRecord, Run
 from shared.domain.tally import Course
 from tests.fact_builders import (
     JOB,
@@ -310,6 +310,18 @@ def test_a_copy_on_a_lost_node_loses_what_it_did_since_its_checkpoint() -> None:
     assert job.tally.leaders[NodeId(NODE)].course is Course.LOST
     assert job.tally.leaders[NodeId(OTHER)].course is Course.RUNS
     assert job_after(saved, lost(at=50.0), lost(at=70.0)).lost_gpu_s == 20.0, "it is lost once"
+
+
+def test_the_order_to_stop_a_lost_copy_stops_no_other() -> None:
+    gone = lost(at=50.0), stop_ordered(place="p1", at=50.0)
+    assert present_of(job_after(*gone)).stop_ordered_at is None
+    later = stop_ordered(place="p1", at=360.0, node_id=OTHER)
+    assert present_of(job_after(*gone, later)).stop_ordered_at == 360.0
+
+
+def present_of(record: JobRecord) -> Run:
+    assert record.present is not None
+    return record.present
 
 
 def test_a_gang_without_copies_loses_nothing_before_its_job_is_preempted() -> None:

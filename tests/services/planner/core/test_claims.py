@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import PlacementRefused, ProfileFailed
+from schemas.events import PlacementRefused, PlanPublished, ProfileFailed
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Configuration, Forked, Gang, Relaxed
 from schemas.plans import Placement, PlanKind
@@ -243,9 +243,13 @@ some_node = st.sampled_from(["node-1", "node-2"])
 a_worker = st.sampled_from(WORKERS)
 
 
+def fold_plan(claims: Claims, fact: PlanPublished) -> None:
+    claims.plan(fact.kind, fact.placements)
+
+
 def on_plan(chosen: dict[str, str], kind: PlanKind) -> Happening:
     places = [PLACES[f"{job_id}-{which}"] for job_id, which in chosen.items()]
-    return lambda claims: claims.plan(plan(*places, kind=kind))
+    return lambda claims: fold_plan(claims, plan(*places, kind=kind))
 
 
 def on_order(place: str, node_id: str) -> Happening:
@@ -341,7 +345,7 @@ def test_a_rota_is_forgotten_once_no_worker_can_come_up(happens: list[Happening]
     claims = Claims()
     for happening in (*happens, *(on_restart(node_id, set()) for node_id in ("node-1", "node-2"))):
         happening(claims)
-    claims.plan(plan())
+    fold_plan(claims, plan())
     assert {*claims.claimed, *claims.ordered, *claims.rotas, *claims.workers} == set()
 
 
@@ -386,18 +390,18 @@ def test_a_gang_that_lost_a_worker_trains_no_more_and_copies_do(
 ) -> None:
     one = msgspec.structs.replace(placement(), gang=gang)
     claims = Claims()
-    claims.plan(plan(one))
+    fold_plan(claims, plan(one))
     claims.stop_worker(worker_stopped(node_id=node_id))
     assert [rest.gang for rest in claims.planned.values()] == ([left] if left else [])
     assert (one.placement_id in claims.broken) == broken
-    claims.plan(plan())
+    fold_plan(claims, plan())
     assert not claims.broken
 
 
 def test_a_copy_that_is_left_is_as_fast_as_its_share() -> None:
     whole = msgspec.structs.replace(placement(), gang=COPIES)
     claims = Claims()
-    claims.plan(plan(whole))
+    fold_plan(claims, plan(whole))
     claims.stop_worker(worker_stopped(node_id="node-1"))
     [rest] = claims.planned.values()
     assert rest.throughput == pytest.approx(0.25 * whole.throughput)
@@ -406,10 +410,10 @@ def test_a_copy_that_is_left_is_as_fast_as_its_share() -> None:
 def test_a_worker_that_stops_leaves_those_of_other_nodes_their_gpus() -> None:
     for gone, left in (("node-1", "node-2"), ("node-2", "node-1")):
         claims = Claims()
-        claims.plan(plan(msgspec.structs.replace(placement(), gang=Gang.of(BOTH))))
+        fold_plan(claims, plan(msgspec.structs.replace(placement(), gang=Gang.of(BOTH))))
         for node_id in BOTH:
             claims.start_worker(worker_started(node_id=node_id, gpu_indices=(0, 1)))
-        claims.plan(plan())
+        fold_plan(claims, plan())
         claims.stop_worker(worker_stopped(node_id=gone))
         assert claims.claimed == {left: 2}
 
@@ -419,7 +423,7 @@ def test_only_copies_are_fewer_when_a_node_is_lost() -> None:
         one = msgspec.structs.replace(placement(), gang=gang)
         claims = Claims()
         claims.lose_copy(one.placement_id, NodeId("node-1"))
-        claims.plan(plan(one))
+        fold_plan(claims, plan(one))
         claims.lose_copy(one.placement_id, NodeId("node-1"))
         assert list(claims.claimed) == left
 
@@ -439,5 +443,28 @@ def test_without_workers_and_plans_no_claim_is_left(happens: list[Happening]) ->
     claims = Claims()
     for happening in (*happens, on_restart("node-1", set()), on_restart("node-2", set())):
         happening(claims)
-    claims.plan(plan())
+    fold_plan(claims, plan())
     assert claims == Claims()
+
+
+def test_a_plan_that_comes_after_the_end_of_a_job_claims_no_gpus_for_it() -> None:
+    """The leader's process is over, another is still stopping."""
+    both = placement(on=BOTH)
+    facts = [joined(), joined("node-2"), *in_queue(demand=(4,)), plan(both)]
+    ups = [worker_started(at=10.0, node_id=one, gpu_indices=(0, 1)) for one in ("node-1", "node-2")]
+    ends = [worker_stopped(at=20.0), completed(at=20.1)]
+    state = after(*facts, *ups, started(at=10.0, on=BOTH), *ends, plan(both, plan_id=PlanId("plan-2")))
+    assert state.claims.claimed == config(node_2=2)
+    fold(state, worker_stopped(at=22.0, node_id="node-2", leads=False))
+    assert (state.claims.claimed, state.claims.planned) == ({}, {})
+
+
+def test_a_plan_that_comes_after_the_end_of_a_copy_claims_no_gpus_for_it() -> None:
+    shared = msgspec.structs.replace(placement(), gang=COPIES)
+    claims = Claims()
+    fold_plan(claims, plan(shared))
+    for node_id in ("node-1", "node-2"):
+        claims.start_worker(worker_started(node_id=node_id, gpu_indices=(0, 1)))
+    claims.stop_worker(worker_stopped(node_id="node-1"))
+    fold_plan(claims, plan(shared, plan_id=PlanId("plan-2")))
+    assert claims.claimed == config(node_2=2)

@@ -62,7 +62,7 @@ def test_a_planned_job_that_has_ended_stays_nowhere_and_one_that_cannot_stay_hid
     runs(state, B, on(4), "pl-b", at=100.0)
     placements = (placement(JobId("ended"), place="pl-0"), there(state, A), there(state, B))
     fold(state, plan(*placements, plan_id=PlanId("plan-2")))
-    assert list(state.claims.of_job) == ["ended", A, B]
+    assert list(state.claims.of_job) == [A, B]
     assert staying(state, 110.0, MINIMUM) == Stays({B: there(state, B)}, 160.0)
     closed = frozenset({NodeId(NODE)})
     assert staying(state, 1e6, MINIMUM, closed).placements == {A: there(state, A), B: there(state, B)}

@@ -1,10 +1,15 @@
 """What restarts and switches are learnt to take."""
 
+import msgspec
 import pytest
 
 from loadgen.world.switching import switch_s
+from schemas.base import Event
+from schemas.events import PreemptReason
 from schemas.ids import Fingerprint, GpuType
+from schemas.placement import Forked, Gang
 from schemas.settings import Switching
+from services.planner.core.folds import fold
 from services.planner.core.restart_times import (
     REMEMBERED,
     SWITCH_S,
@@ -13,7 +18,21 @@ from services.planner.core.restart_times import (
     Restart,
     RestartTimes,
 )
-from tests.fact_builders import a_spec
+from services.planner.core.state import State
+from shared.domain import gangs
+from tests.fact_builders import (
+    a_spec,
+    config,
+    in_queue,
+    joined,
+    lost,
+    placement,
+    plan,
+    preempted,
+    start_ordered,
+    started,
+    stop_ordered,
+)
 
 A, B = GpuType("a"), GpuType("b")
 OURS, THEIRS = Fingerprint("ours"), Fingerprint("theirs")
@@ -121,3 +140,45 @@ def test_the_oldest_workload_is_forgotten_where_there_are_too_many() -> None:
 @pytest.mark.parametrize("column", list(SWITCH_S))
 def test_the_default_time_of_a_switch_is_the_mean_of_the_papers_column(column: Switching) -> None:
     assert switch_s(a_spec().workload, column) == pytest.approx(SWITCH_S[column], rel=2e-3)
+
+
+# ---- stops that are learnt from
+
+
+def longest_stop_s(*facts: Event) -> float:
+    state = State()
+    for fact in [joined(), joined("node-2"), *in_queue(demand=(4,)), *facts]:
+        fold(state, fact)
+    return state.restarts.longest_stop_s
+
+
+ON_BOTH = config(node_1=2, node_2=2)
+
+
+def runs(gang: Gang) -> list[Event]:
+    """The job of the facts runs since 20."""
+    until = 500.0 if gangs.merges(gang) else None
+    placed = msgspec.structs.replace(placement(), gang=gang)
+    return [
+        plan(placed),
+        *(start_ordered(at=10.0, node_id=node, until=until) for node in gang.nodes),
+        msgspec.structs.replace(started(at=20.0), gang=gang),
+    ]
+
+
+def test_a_stop_lasts_from_the_order_to_the_end_of_the_run() -> None:
+    stop = stop_ordered(at=60.0), preempted(at=65.0, reason=PreemptReason.PLAN)
+    assert longest_stop_s(*runs(Gang.of(ON_BOTH)), *stop) == 5.0
+
+
+def test_the_order_to_stop_a_lost_copy_is_none_to_the_others() -> None:
+    copies = runs(Gang.of(ON_BOTH, Forked(shares=(0.5, 0.5))))
+    gone = lost(at=30.0), stop_ordered(at=30.0)
+    stop = stop_ordered(at=360.0, node_id="node-2"), preempted(at=365.0, reason=PreemptReason.MERGE)
+    assert longest_stop_s(*copies, *gone, *stop) == 5.0
+
+
+def test_the_order_to_stop_a_worker_of_an_old_placement_is_none_to_the_present_one() -> None:
+    stale = stop_ordered(at=25.0, place="old")
+    stop = stop_ordered(at=9_000.0), preempted(at=9_005.0, reason=PreemptReason.PLAN)
+    assert longest_stop_s(*runs(Gang.of(ON_BOTH)), stale, *stop) == 5.0
