@@ -31,10 +31,10 @@ from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.policy_checks import PolicyChecks
-from services.planner.core.publication import Frame, GpusByType, published
+from services.planner.core.publication import Frame, GpusByType, chose_a_gone_node, published
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State
+from services.planner.core.state import State, is_held
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -150,6 +150,8 @@ class Planner:
         match fact:
             case PolicyChosen():
                 self._learn_choice(fact)
+                if self.state.jobs:
+                    self._call(Trigger.FREED, self._schedule.settled(now), own=False)
             case PlanPublished():
                 self._see_plan(fact)
             case _:
@@ -224,6 +226,7 @@ class Planner:
             if kind is not None:
                 return self._begin(kind, Call.FIRST if kind is PlanKind.FIRST else call, policy, now)
             self._schedule.skip(call)
+            self._expect_held(now)
             due_at, call = self._next(policy.calls, now)
         self._timer = due_at
         return []
@@ -256,6 +259,7 @@ class Planner:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
         self._schedule.begun(call)
+        self._expect_held(now)
         shut = closed_nodes(self.state, now, self._settings, self._memo)
         stays = staying(self.state, now, self._settings, shut) if kind is PlanKind.FIRST else Stays()
         view = view_of(
@@ -314,6 +318,8 @@ class Planner:
             self._schedule.expect(Call.FIRST, now)
             return []
         self._expect_again(making, decision)
+        if chose_a_gone_node(self.state, making.view, decision):
+            self._call(Trigger.NODE, self._schedule.settled(now), own=False)
         frame = Frame(
             view=making.view,
             policy=making.policy.policy,
@@ -332,6 +338,13 @@ class Planner:
             self._schedule.expect(call, decision.again_at)
         if call is not Call.FRAGMENT and decision.left and making.stays_until < math.inf:
             self._schedule.expect(call, making.stays_until)
+
+    def _expect_held(self, now: float) -> None:
+        """Have a plan made when the first of the jobs that are not planned after refusals may be planned."""
+        state = self.state
+        held = [state.jobs[job_id].held_until for job_id in state.waiting if is_held(state, job_id, now)]
+        if held:
+            self._call(Trigger.FREED, min(held), own=False)
 
     def _outlived(self, making: Making, now: float) -> bool:
         """Whether it is a fragment plan whose round has ended."""

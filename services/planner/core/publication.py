@@ -6,7 +6,7 @@ from itertools import chain
 import msgspec
 
 from schemas.events import PlanPublished
-from schemas.ids import GpuType, JobId, PlacementId, PlanId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State, is_held
@@ -149,12 +149,25 @@ def _by_now(state: State, held: Mapping[JobId, Present], choice: Choice) -> Choi
     return Choice(job_id=choice.job_id, gang=now.gang, throughput=now.throughput, layer=now.layer)
 
 
+def chose_a_gone_node(state: State, view: View, decision: Decision) -> bool:
+    """Whether a node that the decision gives to an unfinished job is not usable any more."""
+    gone = _gone(state, view)
+    return bool(gone) and any(
+        choice.job_id in state.jobs and not gone.isdisjoint(choice.gang.nodes) for choice in decision.choices
+    )
+
+
+def _gone(state: State, view: View) -> set[NodeId]:
+    """The nodes of the view that have become unusable."""
+    return {node.node_id for node in view.nodes if not state.nodes[node.node_id].usable}
+
+
 def _still_possible(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
     """The choices whose jobs have not ended and whose nodes are usable still."""
     choices = [choice for choice in wanted if choice.job_id in state.jobs]
     if frame.node_facts == state.node_facts:
         return choices
-    gone = {node.node_id for node in frame.view.nodes if not state.nodes[node.node_id].usable}
+    gone = _gone(state, frame.view)
     return [choice for choice in choices if gone.isdisjoint(choice.gang.nodes)]
 
 

@@ -11,6 +11,7 @@ from schemas.events import (
     JobQueued,
     JobStarted,
     JobSubmitted,
+    NodeDrained,
     NodeJoined,
     NodeRestored,
     NodeReturned,
@@ -40,6 +41,7 @@ TRIGGERS: dict[type[Event], Trigger] = {
     WorkerStopped: Trigger.FREED,
     NodeJoined: Trigger.NODE,
     NodeReturned: Trigger.NODE,
+    NodeDrained: Trigger.NODE,
     NodeRestored: Trigger.NODE,
     GpusWithheld: Trigger.NODE,
 }
@@ -70,8 +72,10 @@ def is_a_plans_own(fact: Event) -> bool:
     Such facts call for no first plan, since with a policy that plans at events each plan would cause the
     next.
     """
-    by_plan = isinstance(fact, JobPreempted) and (
-        fact.reason is PreemptReason.PLAN
-        or (fact.reason is PreemptReason.MERGE and fact.cause is not None and fact.cause.plan_id is not None)
-    )
-    return by_plan or isinstance(fact, PlanPublished | WorkerStopped)
+    match fact:
+        case PlanPublished() | WorkerStopped() | JobPreempted(reason=PreemptReason.PLAN):
+            return True
+        case JobPreempted(reason=PreemptReason.MERGE, cause=cause) | PlacementRefused(cause=cause):
+            return cause is not None and cause.plan_id is not None
+        case _:
+            return False

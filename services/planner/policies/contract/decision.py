@@ -40,7 +40,7 @@ class Trigger(StrEnum):
     FREED = "freed"
     """GPUs came free: a job ended or was preempted, a placement was refused, a profile is over"""
     NODE = "node"
-    """a node joined, came back or is drained no more"""
+    """a node joined, came back, is drained or is drained no more, or left while a plan was made for it"""
 
 
 ROUNDS: Mapping[Trigger, PlanKind] = {

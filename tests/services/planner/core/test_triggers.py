@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import JobPreempted, PreemptReason
+from schemas.events import JobPreempted, NodeDrained, PlacementRefused, PreemptReason
 from schemas.ids import NodeId, PlanId
 from schemas.plans import Cause, LeftOut, PlanKind, Waiting
 from services.planner.core.triggers import CALLS_FOR_NOTHING, TRIGGERS, is_a_plans_own, trigger_of
@@ -18,6 +18,7 @@ from tests.fact_builders import (
     plan,
     preempted,
     queued,
+    refused,
     started,
     worker_stopped,
 )
@@ -35,6 +36,7 @@ def test_a_fact_that_is_a_trigger_changes_when_a_plan_is_due() -> None:
         (preempted(), Trigger.FREED),
         (worker_stopped(), Trigger.FREED),
         (joined(), Trigger.NODE),
+        (NodeDrained(at=0.0, node_id=NodeId(NODE)), Trigger.NODE),
         (started(), None),
     ],
 )
@@ -79,6 +81,10 @@ def ended(reason: PreemptReason, cause: Cause | None = None) -> JobPreempted:
     return msgspec.structs.replace(preempted(reason=reason), cause=cause)
 
 
+def taken_back(cause: Cause | None = None) -> PlacementRefused:
+    return msgspec.structs.replace(refused(), cause=cause)
+
+
 @pytest.mark.parametrize(
     ("fact", "own"),
     [
@@ -89,6 +95,9 @@ def ended(reason: PreemptReason, cause: Cause | None = None) -> JobPreempted:
         (ended(PreemptReason.MERGE), False),
         *((ended(reason, BY_NODE), False) for reason in PreemptReason if reason not in BY_PLANS),
         *((ended(reason, BY_PLAN), False) for reason in PreemptReason if reason not in BY_PLANS),
+        (taken_back(BY_PLAN), True),
+        (taken_back(BY_NODE), False),
+        (taken_back(), False),
         (plan(), True),
         (worker_stopped(), True),
         (queued(), False),
