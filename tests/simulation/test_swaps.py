@@ -34,7 +34,7 @@ def larger() -> ScenarioFile:
 
 @cache
 def ran(name: str, engine: Engine = "conductor") -> Simulated:
-    scenario = in_turns(load_scenario("tiny"), 420.0) if name == "tiny" else larger()
+    scenario = in_turns(load_scenario("tiny"), 400.0) if name == "tiny" else larger()
     return simulate(scenario, policy=TURNS[0], engine=engine)
 
 

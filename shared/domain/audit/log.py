@@ -64,6 +64,8 @@ class AuditedPlace(msgspec.Struct):
     preempted: bool = False
     holder: str = ""
     """the holder of its GPUs"""
+    gone: int = 0
+    """the newest fact that ended it, or may have"""
     up: dict[NodeId, int] = {}
     """number of its worker's GPUs, by node"""
     tally: Tally | None = None
@@ -133,13 +135,22 @@ class Log:
             return None
 
     def stand(self, seq: int, plan: PlanPublished) -> Standing:
-        """The placements that stand after this plan; a plan with an older token is refused as a whole."""
+        """The placements that stand after this plan; a plan with an older token is refused as a whole.
+
+        What ended while the plan was made does not stand again.
+        """
         if plan.token < self.token:
             return self.standing
         before = {} if plan.kind is PlanKind.FIRST else self.standing
         return before | {
-            placement.placement_id: Planned(placement, seq, plan.token) for placement in plan.placements
+            placement.placement_id: Planned(placement, seq, plan.token)
+            for placement in plan.placements
+            if not self._is_gone(placement, plan.made_from)
         }
+
+    def _is_gone(self, placement: Placement, since: int) -> bool:
+        ended = self.job(placement.job_id).ended
+        return bool(ended) or self.place(placement.job_id, placement.placement_id).gone > since
 
     # ---- fact by fact
 
@@ -167,7 +178,7 @@ class Log:
                 pass
         if isinstance(fact, WorkerStopped):
             self.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
-        self._take_away(fact)
+        self._take_away(seq, fact)
 
     def _kept(self, job_id: JobId) -> AuditedJob:
         found = self.job(job_id)
@@ -247,15 +258,20 @@ class Log:
         if len(self._ended) > self._kept_at_most:
             self._over.add(self._ended.popitem(last=False)[0])
 
-    def _take_away(self, fact: Event) -> None:
+    def _take_away(self, seq: int, fact: Event) -> None:
         """Remove the placements that have ended, or may have."""
         match fact:
             case JobPreempted() | PlacementRefused() | WorkerStopped():
+                self._kept_place(fact.job_id, fact.placement_id).gone = seq
                 self.standing.pop(fact.placement_id, None)
             case JobCompleted() | JobFailed() | JobCancelled():
                 self._drop(key for key, one in self.standing.items() if one.placement.job_id == fact.job_id)
             case NodeLost() | NodeJoined():
-                self._drop(key for key, one in self.standing.items() if one.placement.gang.on(fact.node_id))
+                there = [one.placement for one in self.standing.values()]
+                there = [placement for placement in there if placement.gang.on(fact.node_id)]
+                for placement in there:
+                    self._kept_place(placement.job_id, placement.placement_id).gone = seq
+                self._drop(placement.placement_id for placement in there)
             case _:
                 pass
 

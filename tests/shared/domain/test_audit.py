@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import Outcome, PlacementRefused, PreemptReason
-from schemas.ids import PlacementId, PlanId
+from schemas.events import NodeLost, Outcome, PlacementRefused, PreemptReason, WorkerStopped
+from schemas.ids import JobId, PlacementId, PlanId
 from schemas.plans import PlanKind
 from shared.domain.audit import Audit, audit, event_log_hash
 from tests.fact_builders import (
@@ -231,22 +231,36 @@ def test_a_fragment_plan_must_leave_running_jobs_alone() -> None:
     assert rules(*log, fragment()) == ["node-overbooked"]
 
 
-@pytest.mark.parametrize(
-    "freed",
-    [
-        completed("a"),
-        cancelled("a"),
-        failed("a"),
-        worker_stopped("a"),
-        lost(NODE),
-        PlacementRefused(
-            at=0, placement_id=PlacementId("pl-1"), plan_id=PlanId("p"), job_id=JOB, reason="no"
-        ),
-    ],
-)
+FREED = [
+    completed("a"),
+    cancelled("a"),
+    failed("a"),
+    worker_stopped("a"),
+    lost(NODE),
+    PlacementRefused(
+        at=0, placement_id=PlacementId("pl-1"), plan_id=PlanId("p"), job_id=JobId("a"), reason="no"
+    ),
+]
+
+
+@pytest.mark.parametrize("freed", FREED)
 def test_a_fragment_plan_may_use_freed_gpus(freed: Event) -> None:
     log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(placement("a", on=config(node_1=4)))]
     assert "node-overbooked" not in rules(*log, freed, fragment())
+
+
+@pytest.mark.parametrize("freed", FREED[1:])  # a job that never started cannot complete
+def test_a_plan_that_was_made_before_does_not_take_freed_gpus_again(freed: Event) -> None:
+    whole = placement("a", on=config(node_1=4))
+    log = [joined(gpus=4), *in_queue("a"), *in_queue("b"), plan(whole)]
+    again = plan(whole, plan_id=PlanId("plan-again"), made_from=len(log))
+    assert "node-overbooked" not in rules(*log, freed, again, fragment())
+    later = msgspec.structs.replace(again, made_from=len(log) + 1)
+    assert ("node-overbooked" in rules(*log, freed, later, fragment())) is (type(freed) in MAY_STAND)
+
+
+MAY_STAND = {WorkerStopped, NodeLost, PlacementRefused}
+"""facts after which a plan may have the placement again, for all that the rule knows"""
 
 
 def test_a_new_leader_need_not_know_the_old_one_s_last_plan() -> None:
