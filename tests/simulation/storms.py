@@ -1,13 +1,15 @@
 """A small scenario that costs little, and storms over it: the bus errs by a seed, services are killed."""
 
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
 
-from loadgen.fault_injection import Stack
+from loadgen.fault_injection import Disturbance, Stack
 from loadgen.simulation import Engine, Simulated, simulate
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
-from schemas.ids import GpuType
+from schemas.events import NodeDrained, NodeRestored
+from schemas.ids import GpuType, NodeId
 from schemas.jobs import Checkpoint, GpuRange, JobFile, Workload
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
 from shared.runtime.bus.memory import Faults
@@ -30,6 +32,7 @@ CLUSTER = ClusterFile(
     ],
 )
 """eight GPUs of two types in four servers"""
+NODES = [NodeId(name) for name in ("xp-0", "xp-1", "rtx-0", "rtx-1")]
 
 
 def arriving(
@@ -120,6 +123,34 @@ class Storm:
         await stack.steps(self._random.randrange(40))
 
 
+class Operators:
+    """Operators drain nodes and restore them; in the end all are restored."""
+
+    def __init__(self, seed: int, acts: int = 12) -> None:
+        self._random = Random(f"operators/{seed}")
+        self._acts = acts
+
+    async def __call__(self, stack: Stack) -> None:
+        drained: list[NodeId] = []
+        for _ in range(self._acts):
+            await stack.facts(self._random.randrange(1, 40))
+            await stack.steps(self._random.randrange(40))
+            node_id = self._random.choice(NODES)
+            if node_id in drained:
+                drained.remove(node_id)
+                stack.store(NodeRestored(at=_now(stack), node_id=node_id))
+            else:
+                drained.append(node_id)
+                stack.store(NodeDrained(at=_now(stack), node_id=node_id))
+            await stack.sleep(self._random.choice((0.0, 1.0, 300.0)))
+        for node_id in drained:
+            stack.store(NodeRestored(at=_now(stack), node_id=node_id))
+
+
+def _now(stack: Stack) -> float:
+    return stack.stored(0)[-1].at
+
+
 async def kill(stack: Stack, name: str, away_s: float) -> None:
     await stack.kill(name)
     await stack.sleep(away_s)
@@ -133,8 +164,14 @@ async def part(stack: Stack, name: str, away_s: float) -> None:
 
 
 def stormy(
-    seed: int, policy: str | None = None, engine: Engine = "conductor", scenario: ScenarioFile = SMALL
+    seed: int,
+    policy: str | None = None,
+    engine: Engine = "conductor",
+    scenario: ScenarioFile = SMALL,
+    *,
+    beside: Sequence[Disturbance] = (),
 ) -> Simulated:
+    """`beside`: what disturbs the stack beside the storms."""
     faults = Faults(
         seed=seed,
         duplicate=FAULTS.duplicate,
@@ -142,6 +179,5 @@ def stormy(
         redeliver=FAULTS.redeliver,
         one_by_one=FAULTS.one_by_one,
     )
-    return simulate(
-        scenario, policy=policy, seed=seed, faults=faults, disturb=[Storm(seed)] * 3, engine=engine
-    )
+    disturb: list[Disturbance] = [*[Storm(seed)] * 3, *beside]
+    return simulate(scenario, policy=policy, seed=seed, faults=faults, disturb=disturb, engine=engine)

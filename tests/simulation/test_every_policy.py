@@ -12,7 +12,7 @@ from schemas.codec import encode
 from services.planner.policies.registry import names
 from shared.domain.audit import audit
 from shared.domain.invariants import read_fact
-from tests.simulation.storms import JOBS, NEVER_PLACED, SMALL, stormy
+from tests.simulation.storms import JOBS, NARROW, NEVER_PLACED, SMALL, Operators, stormy
 
 HOME = Path(__file__).parents[2]
 OURS = tuple(f"{HOME / folder}/" for folder in ("schemas", "shared", "services", "loadgen"))
@@ -50,6 +50,16 @@ def test_a_storm_costs_every_policy_only_time(policy: str) -> None:
     """Other seeds of some policies: `test_storms`."""
     run = stormy(100, policy)
     never = NEVER_PLACED.get(policy, set())
+    assert set(run.result.waiting) == never
+    assert run.result.jobs["completed"] == JOBS - len(never)
+    assert audit(run.events, drained=not never, seqs=run.seqs) == []
+
+
+@pytest.mark.parametrize("policy", names())
+def test_drained_nodes_cost_every_policy_only_time(policy: str) -> None:
+    """Nodes are drained and restored in a storm; every job can run on any node of its type."""
+    run = stormy(101, policy, scenario=NARROW, beside=[Operators(101)])
+    never = {"rigid-2"} if policy == "hops-literal" else set()
     assert set(run.result.waiting) == never
     assert run.result.jobs["completed"] == JOBS - len(never)
     assert audit(run.events, drained=not never, seqs=run.seqs) == []
