@@ -94,6 +94,8 @@ class Process:
             self.ending.exit(code)
         if self.profile is not None:
             self.profile.script_ended()
+        if not self.attached and self.connection.stop_asked is not None:  # it may have saved, and then obeyed
+            self.ending.report_and_exit("stopped", {"samples": None})
         self.ending.report_and_exit("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:

@@ -100,6 +100,26 @@ def test_a_signal_is_a_rigid_scripts_own_business(tmp_path: Path) -> None:
         assert not rank.last.exists()
 
 
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(1.0)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+"""
+
+
+def test_a_rigid_script_that_saves_and_exits_when_it_is_to_stop_has_not_completed(tmp_path: Path) -> None:
+    script = tmp_path / "saves.py"
+    script.write_text(SAVES + PLAIN.read_text())
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(script, EPOCHS=1000)
+        rank.wait_for("observed")
+        rank.tell(stop={})
+        assert kill([rank], signal.SIGTERM) == [0], rank.output()
+        assert rank.last_word() == {"stopped": {"samples": None}}
+
+
 def test_a_scripts_own_exit_code_is_the_processes(tmp_path: Path) -> None:
     (tmp_path / "leaves.py").write_text("raise SystemExit(7)")
     (tmp_path / "says.py").write_text("raise SystemExit('no data')")

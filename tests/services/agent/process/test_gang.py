@@ -252,6 +252,26 @@ def test_a_rigid_script_that_ends_well_is_complete() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
+def test_a_rigid_script_that_ends_well_after_an_order_to_stop_is_not_complete() -> None:
+    """It may have saved on SIGTERM, as it is advised to."""
+    gang = a_gang(order())
+    gang.begin()
+    gang.heard(0, messages.Hello(P1, 0, 1))
+    gang.heard(0, messages.Up(samples=0.0))
+    gang.train("")
+    gang.stop()
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    assert last_of(gang.ended(0, CLEAN)) == Stopped(P1, 0.0)
+
+
+def test_an_elastic_script_may_complete_after_an_order_to_stop() -> None:
+    gang = trained(order())
+    gang.heard(0, messages.Hello(P1, 0, 1, attached=True))
+    gang.stop()
+    gang.heard(0, messages.CompletedMessage(samples=1_000.0))
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
+
+
 def test_a_copy_that_is_complete_has_done_its_share() -> None:
     gang = trained(msgspec.structs.replace(order(), until=320.0))
     gang.heard(0, messages.CompletedMessage(samples=320.0))
