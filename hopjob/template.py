@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import warnings
 from typing import Any, NoReturn
 
@@ -109,6 +110,7 @@ def _move(order: dict[str, Any]) -> None:
     os.environ.update(environment)
     process_title.set_title(_title(environment, order["argv"]))
     os.chdir(order["cwd"])
+    tempfile.tempdir = None  # looked up again, since the job may set TMPDIR
     sys.path[1:1] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if environment.get("OMP_NUM_THREADS", "").isdecimal():
         torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))

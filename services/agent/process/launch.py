@@ -19,9 +19,21 @@ PLUGIN = "hopjob"
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
 _FLAGS = re.compile(r"-[bBdOqsuvx]+")
 """interpreter flags under which Python still searches the folders of PYTHONPATH, and so finds the plug-in"""
-_PLAIN_LINE = re.compile(r"[\w@%+=:,./{}\s\"'-]+")
+_PLAIN_LINE = re.compile(r"[\w@%+=:,./{} \t\"'-]+")
 """a shell line that needs no shell: splitting it into words is all that a shell would do"""
-READ_AT_START = ("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_")
+_OF_SHELLS = frozenset(
+    {
+        *(".", ":", "[", "alias", "bg", "cd", "command", "eval", "exec", "exit", "export", "false", "fg"),
+        *("hash", "jobs", "local", "read", "readonly", "return", "set", "shift", "source", "test", "times"),
+        *("trap", "true", "type", "ulimit", "umask", "unalias", "unset", "wait"),
+        *("break", "case", "continue", "for", "function", "if", "time", "until", "while", "{"),
+    }
+)
+"""first words that are a shell's own, or mean something else to it than a program of that name"""
+READ_AT_START = (
+    *("LD_", "PYTHON", "LANG", "LC_", "OMP_", "MKL_", "KMP_", "OPENBLAS_"),
+    *("TORCH", "PYTORCH_", "GOMP_", "MALLOC_", "GLIBC_", "ATEN_", "NUMEXPR_"),
+)
 """prefixes of variables that Python or a library reads only at its start: a fork of a template gets them too
 late"""
 READ_BY_FORKS = {"PYTHONPATH", "PYTHONUNBUFFERED"}
@@ -207,12 +219,13 @@ def interfaces(name: str) -> dict[str, str]:
 def _words(command: Sequence[str]) -> Sequence[str]:
     """The command without its shell, if its shell line holds only words; else unchanged."""
     match tuple(command):
-        case ("sh", "-c", line) if _PLAIN_LINE.fullmatch(line):
+        case ("sh", "-c", line) if _PLAIN_LINE.fullmatch(line.strip()):
             try:
                 words = shlex.split(line)
             except ValueError:
                 return command
-            return words if words and "=" not in words[0] else command
+            plain = words and "=" not in words[0] and words[0] not in _OF_SHELLS
+            return words if plain else command
     return command
 
 

@@ -62,6 +62,8 @@ def test_a_python_script_is_started_under_the_plug_in(command: str, started: str
         ("python t.py", {"environment": {"LD_PRELOAD": "/lib/x.so"}}, None),
         ("python t.py", {"environment": {"PYTHONHASHSEED": "0"}}, None),
         ("python t.py", {"environment": {"MKL_NUM_THREADS": "2"}}, None),
+        ("python t.py", {"environment": {"TORCH_COMPILE_DISABLE": "1"}}, None),
+        ("python t.py", {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"}}, None),
         ("python t.py", {"environment": {"PYTHONPATH": "/lib", "PYTHONUNBUFFERED": "1"}}, "python"),
         ("python -u t.py", {}, None),
         ("python t.py", {"image": "torch:2"}, None),
@@ -84,6 +86,12 @@ def test_a_rank_is_a_fork_where_it_would_run_just_so_alone(
         ("python train.py > log", None),
         ("python 'train.py", None),
         ("python $SCRIPT", None),
+        ("python train.py\n", ("python", "train.py")),
+        ("python prepare.py\npython train.py", None),
+        ("set -e\npython train.py", None),
+        ("exec python train.py", None),
+        ("export A=1", None),
+        ("/usr/bin/test train.py", ("/usr/bin/test", "train.py")),
     ],
 )
 def test_a_line_of_words_needs_no_shell(line: str, words: tuple[str, ...] | None) -> None:
