@@ -20,11 +20,12 @@ from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import MemoryState
 from services.agent.process.host import Host
 from services.agent.process.kernel.cgroups import Group
+from services.agent.process.kernel.identities import identity_of
 from services.agent.process.kernel.process_scan import has_variable
 from services.agent.process.kernel.spawning import Account, NoAccount, ProcessSpec, reach, start_process
 from services.agent.process.listener import Peer
 from services.agent.process.own_thread import in_own_thread
-from services.agent.process.ranks import RankProcess, child_rank, found_rank
+from services.agent.process.ranks import RankProcess, child_rank, found_rank, gone
 from services.agent.process.templates import NoTemplate, Template
 from shared.runtime.process.ports import HeldPorts
 
@@ -131,6 +132,12 @@ class Launcher:
             return MemoryState.ENOUGH
         limited = self._order.spec.memory is not None and found.at_limit
         return MemoryState.OVER_LIMIT if limited else MemoryState.NODE_FULL
+
+    async def all_gone(self) -> None:
+        """Wait until no process of the worker is left."""
+        while pids := await asyncio.to_thread(self._processes.pids):
+            for identity in filter(None, map(identity_of, pids)):
+                await gone(identity)
 
     async def kill(self) -> None:
         """Kill all processes of the worker."""

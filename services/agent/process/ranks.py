@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable
 
-from services.agent.process.kernel.identities import Identity, identity_of, opened, send
+from services.agent.process.kernel.identities import Identity, identity_of, opened, run_by_shells, send
 
 EndOf = Callable[[], Awaitable[int | None]]
 """returns a process's exit code after its end; below 0: minus the signal that ended it; None: not known"""
@@ -22,15 +22,17 @@ class RankProcess:
     async def ended(self) -> tuple[int | None, int | None]:
         """Wait for its end; returns (exit code, signal), one of them None, or both if not known."""
         if self.identity is not None:
-            await _gone(self.identity)
+            await gone(self.identity)
         code = await self._code()
         if code is None or code >= 0:
             return code, None
         return None, -code
 
     def terminate(self) -> None:
+        """Send SIGTERM; if the process is a shell, also to what it runs, since it hands no signal on."""
         if self.identity is not None:
-            send(self.identity, signal.SIGTERM)
+            for one in (self.identity, *run_by_shells(self.identity)):
+                send(one, signal.SIGTERM)
 
 
 def child_rank(process: "subprocess.Popen[bytes]") -> RankProcess:
@@ -49,7 +51,8 @@ def found_rank(identity: Identity | None) -> RankProcess:
     return RankProcess(identity, code)
 
 
-async def _gone(identity: Identity) -> None:
+async def gone(identity: Identity) -> None:
+    """Wait for the end of a process."""
     descriptor = opened(identity)
     if descriptor is None:
         return

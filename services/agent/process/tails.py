@@ -11,6 +11,8 @@ from services.agent.process.folders import RankFiles
 
 READ_MAX_BYTES = 262_144
 """bytes that one call reads at most; the next call reads on"""
+BACKLOG_MAX_BYTES = 1 << 24
+"""bytes that may wait to be read; what comes faster than it can be read is left out"""
 LINE_MAX_BYTES = 16_384
 """bytes after which a line without an end counts as a line"""
 LAST_LINES, LAST_BYTES = 20, 16_384
@@ -28,16 +30,32 @@ class Tail:
         self._files = files
         self._position = _number(files.position)
         self._freed = 0
+        self.behind = False
+        """whether there is more to read at once"""
 
     def lines(self) -> list[str]:
         """New complete lines; they count as read at the next call, so after a crash they come again."""
         self._save_position()
+        left_out = self._catch_up()
         data = _read_at(self._files.log, self._position, READ_MAX_BYTES)
         size = max((found.end() for found in _ENDS.finditer(data)), default=0)
         if not size and len(data) >= LINE_MAX_BYTES:
             size = len(data)
         self._position += size
-        return _decoded_lines(data[:size])
+        self.behind = len(data) == READ_MAX_BYTES
+        return [*left_out, *_decoded_lines(data[:size])]
+
+    def _catch_up(self) -> list[str]:
+        """Leave out all but the end of a backlog that is too long; returns a line that says so."""
+        behind = _size(self._files.log) - self._position
+        if behind <= BACKLOG_MAX_BYTES:
+            return []
+        left_out = behind - READ_MAX_BYTES
+        start = _read_at(self._files.log, self._position + left_out, LINE_MAX_BYTES)
+        end = _ENDS.search(start)
+        left_out += end.end() if end else 0
+        self._position += left_out
+        return [f"hopyard: {left_out} bytes were printed faster than they can be read, and are left out"]
 
     def rest(self) -> Iterator[list[str]]:
         """All lines that are left, once no process prints any more; the last need not be complete."""
@@ -62,6 +80,12 @@ class Tail:
         if self._position - self._freed > FREE_EVERY_BYTES:
             _free(self._files.log, self._position - LAST_BYTES)
             self._freed = self._position
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
 
 
 def _read_at(path: Path, start: int, size: int) -> bytes:

@@ -32,6 +32,8 @@ from shared.domain import gangs
 
 LAST_MESSAGE_LIMIT_S = 1.0
 """how long a rank's messages may take to arrive after its process has ended"""
+BLOCKS_A_READ = 8
+"""blocks of a rank's output that are read at a time, before it is the next rank's turn"""
 NODE_ERRORS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
@@ -148,7 +150,10 @@ class LiveWorker:
         """Pass on what its ranks have printed since the last call."""
         async with self._reading:
             for rank, tail in self._tails.items():
-                self._write(rank, await asyncio.to_thread(tail.lines))
+                for _ in range(BLOCKS_A_READ):
+                    self._write(rank, await asyncio.to_thread(tail.lines))
+                    if not tail.behind:
+                        break
 
     # ---- its life
 
@@ -223,6 +228,8 @@ class LiveWorker:
 
     async def _end_of(self, rank: int) -> ProcessEnd:
         code, number = await self._processes[rank].ended()
+        if self.gang.record.stopping and not self._launcher.has_plugin:
+            await self._launcher.all_gone()  # a shell ends before what it runs, which may still be saving
         if rank in self._executors:
             self._executors[rank].leave(self.order.placement_id)
         await self._read_last_messages(rank)
@@ -273,7 +280,8 @@ class LiveWorker:
     async def _read_rest(self) -> None:
         async with self._reading:
             for rank, tail in self._tails.items():
-                for lines in await asyncio.to_thread(list, tail.rest()):
+                rest = tail.rest()
+                while (lines := await asyncio.to_thread(next, rest, None)) is not None:
                     self._write(rank, lines)
 
     async def _remove_folder(self) -> None:

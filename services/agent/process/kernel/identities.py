@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 PROC = Path("/proc")
+SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 _STATE, _PARENT, _START_TIME = 0, 1, 19
 """indices of fields in /proc/PID/stat, counted after the name, which may hold any characters"""
 
@@ -84,6 +85,26 @@ def parents() -> dict[int, int]:
         if path.name.isdecimal() and (fields := _stat(int(path.name))):
             found[int(path.name)] = int(fields[_PARENT])
     return found
+
+
+def run_by_shells(shell: Identity) -> list[Identity]:
+    """The processes that a shell runs, and those that shells among them run; none if it is no shell."""
+    parent_of = parents()
+    found, shells = list[Identity](), [shell]
+    while shells:
+        one = shells.pop()
+        if _name(one.pid) in SHELLS:
+            below = [identity_of(pid) for pid, parent in parent_of.items() if parent == one.pid]
+            run = [child for child in below if child is not None]
+            found += run
+            shells += run
+    return found
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
+    return ""
 
 
 def environment_of(pid: int) -> bytes:

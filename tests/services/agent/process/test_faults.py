@@ -55,6 +55,39 @@ async def test_a_process_that_ignores_its_stop_is_killed_when_its_grace_is_over(
         assert await node.ended() == Stopped(P1, 0.0)
 
 
+SAVES = """
+import signal, sys, time
+def save(*_):
+    time.sleep(0.5)
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("trains", flush=True)
+time.sleep(600)
+"""
+
+
+SHELL_LINES = [
+    "{python} {script} 2>&1 | cat",
+    "cd / && {python} {script}; echo over",
+    "bash -c '{python} {script}; true'",
+]
+
+
+@pytest.mark.parametrize("line", SHELL_LINES)
+async def test_what_a_shell_runs_gets_the_signal_and_may_save(tmp_path: Path, line: str) -> None:
+    script = tmp_path / "saves.py"
+    script.write_text(SAVES)
+    command = ("sh", "-c", line.format(python=sys.executable, script=script))
+    async with running_node() as node:
+        await node.trained(order(command=command))
+        await node.until(lambda: "trains" in node.lines())
+        node.runner.stop(P1)
+        assert await node.ended() == Stopped(P1, 0.0)
+        if "|" not in line:  # there `cat` ends too
+            assert node.lines() == ["trains", "saved"]
+
+
 async def test_a_process_in_its_own_session_ends_with_its_worker() -> None:
     async with running_node() as node:
         await node.trained(order("child", "exit=1", "rank=0"))

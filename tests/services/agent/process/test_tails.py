@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from services.agent.process.folders import RankFiles
-from services.agent.process.tails import FREE_EVERY_BYTES, LAST_LINES, LINE_MAX_BYTES, Tail
+from services.agent.process.tails import (
+    BACKLOG_MAX_BYTES,
+    FREE_EVERY_BYTES,
+    LAST_LINES,
+    LINE_MAX_BYTES,
+    READ_MAX_BYTES,
+    Tail,
+)
 
 
 @pytest.fixture
@@ -73,3 +80,29 @@ def test_the_disk_space_of_lines_read_is_freed(files: RankFiles) -> None:
     if files.log.stat().st_blocks == before + 1:
         pytest.skip("this file system has no holes")
     assert files.log.stat().st_blocks * 512 < 4_000_006 - FREE_EVERY_BYTES
+
+
+def test_a_tail_says_whether_there_is_more_to_read_at_once(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, (b"x" * 999 + b"\n") * 400)
+    tail.lines()
+    assert tail.behind
+    tail.lines()
+    assert not tail.behind
+
+
+def test_what_is_printed_faster_than_it_can_be_read_is_left_out_and_that_is_said(files: RankFiles) -> None:
+    """Else the log would fill the disk, or the memory, of the node."""
+    tail = Tail(files)
+    count = 2 * BACKLOG_MAX_BYTES // 1_000
+    printed(files, b"".join(b"%999d\n" % number for number in range(count)))
+    read = [line for lines in tail.rest() for line in lines]
+    said, numbers = read[0], [int(line) for line in read[1:]]
+    assert numbers == list(range(count - len(numbers), count))
+    assert READ_MAX_BYTES - LINE_MAX_BYTES <= 1_000 * len(numbers) <= READ_MAX_BYTES
+    assert said.startswith(f"hopyard: {1_000 * (count - len(numbers))} bytes were printed faster")
+
+
+def test_a_backlog_that_is_not_too_long_is_read_whole(files: RankFiles) -> None:
+    printed(files, b"".join(b"%999d\n" % number for number in range(BACKLOG_MAX_BYTES // 1_000)))
+    assert sum(map(len, Tail(files).rest())) == BACKLOG_MAX_BYTES // 1_000
