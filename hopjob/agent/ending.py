@@ -19,19 +19,20 @@ FAILED, LOST = 1, 75
 """exit codes; 75 is EX_TEMPFAIL of sysexits.h: try again"""
 REASON_LENGTH = 500
 LAUNCHER_FILES = (str(Path(__file__).parents[1]), "<frozen runpy>", str(runpy.__file__))
-NETWORK_WORDS = (
-    "gloo",
-    "nccl",
+OF_EXCHANGES = ("gloo", "nccl", "connectfullmesh", "tcpstore")
+"""words in errors of torch's exchanges, wherever they are raised: a handle's `wait` has no frame of torch"""
+OF_NETWORKS = (
     "connection reset by peer",
     "connection closed by peer",
     "connection refused",
     "broken pipe",
-    "connectfullmesh",
-    "tcpstore",
     "timed out waiting",
     "wait timeout",
     "socket timeout",
 )
+"""words in errors of exchanges and of the script's own connections"""
+FILES_OF_EXCHANGES = ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/")
+"""parts of the paths of torch's files that exchange, or wait for exchanges"""
 
 
 class Ending:
@@ -110,4 +111,17 @@ def _is_exchange_error(error: BaseException) -> bool:
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
     text = str(error).lower()
-    return isinstance(error, (RuntimeError, OSError)) and any(word in text for word in NETWORK_WORDS)
+    if isinstance(error, RuntimeError) and any(word in text for word in OF_EXCHANGES):
+        return True
+    of_network = isinstance(error, (RuntimeError, OSError)) and any(word in text for word in OF_NETWORKS)
+    return of_network and _passed_through_torch(error.__traceback__)
+
+
+def _passed_through_torch(trace: TracebackType | None) -> bool:
+    """Whether the error was raised in one of torch's exchanges, and not by the script's own connection."""
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename.replace(os.sep, "/")
+        if any(part in path for part in FILES_OF_EXCHANGES):
+            return True
+        trace = trace.tb_next
+    return False

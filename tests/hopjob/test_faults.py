@@ -333,3 +333,18 @@ def small_disk(folder: Path) -> Iterator[dict[str, Any]]:
         yield {}
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+REFUSED = 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:9/data")'
+
+
+def test_a_connection_of_the_script_that_is_refused_is_its_own_failure(tmp_path: Path) -> None:
+    """And no lost peer, for which the job would be started again."""
+    script, raises = tmp_path / "connects.py", 'raise ValueError("this loss is no loss")'
+    text = (SCRIPTS / "raises.py").read_text()
+    assert raises in text
+    script.write_text(text.replace(raises, REFUSED))
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(script, 2, RAISES=1)
+        assert ranks[1].end() == 1
+        assert "Connection refused" in ranks[1].last_word()["failed"]["reason"]
