@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import structlog
 
 PROC = Path("/proc")
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
-_STATE, _PARENT, _START_TIME = 0, 1, 19
+_STATE, _PARENT, _SESSION, _START_TIME = 0, 1, 3, 19
 """indices of fields in /proc/PID/stat, counted after the name, which may hold any characters"""
 
 log = structlog.get_logger()
@@ -85,6 +86,16 @@ def parents() -> dict[int, int]:
         if path.name.isdecimal() and (fields := _stat(int(path.name))):
             found[int(path.name)] = int(fields[_PARENT])
     return found
+
+
+def ended_children(sessions: Collection[int]) -> list[int]:
+    """Pids of this process's children in some sessions that have ended and are not reaped yet."""
+    ended = []
+    for path in PROC.iterdir():
+        fields = _stat(int(path.name)) if path.name.isdecimal() else []
+        if fields and fields[_STATE] == "Z" and int(fields[_PARENT]) == os.getpid():
+            ended += [int(path.name)] if int(fields[_SESSION]) in sessions else []
+    return ended
 
 
 def run_by_shells(shell: Identity) -> list[Identity]:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,6 +19,7 @@ from services.agent.process.kernel.cgroups import EMPTY_LIMIT_S, LOOK_EVERY_S, O
 from services.agent.process.kernel.identities import (
     Identity,
     alive,
+    ended_children,
     environment_of,
     identity_of,
     parents,
@@ -53,18 +55,19 @@ class ProcessScan(msgspec.Struct):
             for identity in found:
                 send(identity, signal.SIGKILL)
             time.sleep(LOOK_EVERY_S)
-            self._reap(found)
+            self._reap(identity.pid for identity in found if identity not in self.ranks)
+        ranks = {rank.pid for rank in self.ranks}  # each began a session
+        self._reap(pid for pid in ended_children(ranks) if pid not in ranks)
 
     def _identities(self) -> list[Identity]:
         found = [identity_of(pid) for pid in self.pids()]
         return [identity for identity in found if identity is not None]
 
-    def _reap(self, found: list[Identity]) -> None:
-        """Reap orphans, but no ranks: their exit codes are read elsewhere."""
-        for identity in found:
-            if identity not in self.ranks:
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(identity.pid, os.WNOHANG)
+    def _reap(self, orphans: Iterable[int]) -> None:
+        """Reap orphans; they must be no ranks, whose exit codes are read elsewhere."""
+        for pid in orphans:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
     def remove(self) -> None:
         """There is nothing to remove."""

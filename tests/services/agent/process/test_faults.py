@@ -13,6 +13,7 @@ import pytest
 
 from schemas.ids import PlacementId
 from services.agent.process.kernel.hierarchies import groups_of
+from services.agent.process.kernel.identities import ended_children
 from services.agent.process.launcher import Launcher
 from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Saved, Started, Stopped
 from tests.services.agent.process.process_bench import (
@@ -106,6 +107,28 @@ async def test_a_worker_s_processes_all_end_without_control_groups_too(
         os.kill(node.pids()[0], signal.SIGKILL)
         assert isinstance(await node.ended(), Interrupted)
         assert processes_of(node.folders) == []
+
+
+LEAVES_A_ZOMBIE = """
+import os, signal, time
+child = os.fork() or time.sleep(600)
+os.kill(child, signal.SIGKILL)
+time.sleep(0.1)
+os._exit(0)
+"""
+"""as a rank does with a loader's workers, for whose end it does not wait"""
+
+
+async def test_what_a_rank_killed_and_did_not_reap_is_reaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
+    async with running_node() as node:
+        node.runner.start(order(command=(sys.executable, "-c", LEAVES_A_ZOMBIE)), (0,))
+        await node.until(lambda: node.of(Started))
+        node.runner.train(P1, "")
+        await node.until(node.pids)
+        ranks = set(node.pids())
+        assert isinstance(await node.ended(), Completed)
+        assert ended_children(ranks) == []
 
 
 async def test_a_worker_of_the_same_name_elsewhere_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
