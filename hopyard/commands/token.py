@@ -1,5 +1,6 @@
 """token create, token list, token revoke; page; credentials."""
 
+import math
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from hopyard.commands.options import AsJson, SecretOut, named
-from hopyard.failures import Failure
+from hopyard.failures import Failure, Invalid
 from hopyard.local.credentials import page_file, page_link
 from hopyard.local.stacks import my_folder, my_stack
 from hopyard.show.columns import Column, Listing
@@ -20,6 +21,8 @@ from schemas.tokens import Role
 
 if TYPE_CHECKING:
     from hopyard.actions.tokens import MadeToken
+
+DAYS_MAX = 36_500
 
 token = typer.Typer(help="Create, list and revoke tokens of the API.", no_args_is_help=True)
 
@@ -43,7 +46,9 @@ def create_token(
     project: Annotated[
         str, typer.Option("--project", metavar="NAME", help="Project of the jobs that are submitted with it.")
     ] = "",
-    days: Annotated[float, typer.Option("--days", min=0, help="Days until it expires; 0: never.")] = 90,
+    days: Annotated[
+        float, typer.Option("--days", min=0, max=DAYS_MAX, help="Days until it expires; 0: never.")
+    ] = 90,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
     out: SecretOut = None,
     file: File = None,
@@ -61,6 +66,8 @@ def create_token(
     """
     from hopyard.actions.tokens import create, tokens_file  # noqa: PLC0415 - costs --help nothing so
 
+    if math.isnan(days):
+        raise Invalid("--days nan: it takes a number")
     made = create(tokens_file(file), role, user=user, project=project, days=days, note=note)
     if not as_json:
         until = "until it is revoked" if made.expires_at is None else f"until {_date(made.expires_at)}"
@@ -176,7 +183,10 @@ def _keep(made: "MadeToken", out: Path) -> None:
 
 
 def _date(at: float) -> str:
-    return Times(UNIX).date(at)
+    try:
+        return Times(UNIX).date(at)
+    except (OverflowError, ValueError):
+        return "beyond the calendar"
 
 
 def register(app: typer.Typer) -> None:

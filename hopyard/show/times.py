@@ -56,10 +56,10 @@ class Times:
         if ago_s is not None:
             return self._clock.now - ago_s
         try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
+            moment = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):  # no date, or none that this machine's zone can have
             return None
-        return moment.timestamp() - self._clock.origin if self.by_calendar else None
+        return moment - self._clock.origin if self.by_calendar else None
 
     def short(self, at: float | None) -> str:
         """`3m ago`, for a narrow column; in cluster time, like all durations."""

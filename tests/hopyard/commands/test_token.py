@@ -65,6 +65,25 @@ def test_a_submitter_token_needs_a_user(hopyard: Hopyard, file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize("days", ["3000000", "1e8", "1e300", "inf", "nan", "-1"])
+def test_days_of_no_calendar_make_no_token(hopyard: Hopyard, file: Path, days: str) -> None:
+    refused = hopyard("token", "create", "--user", "ada", "--file", str(file), "--days", days)
+    assert refused.code == 2
+    assert "--days" in refused.err
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("at", [1e12, 1e300])
+def test_a_token_that_expires_beyond_the_calendar_is_listed_and_revoked(
+    hopyard: Hopyard, file: Path, at: float
+) -> None:
+    hopyard("token", "create", "--role", "viewer", "--file", str(file))
+    [entry] = json.loads(file.read_text())["tokens"]
+    file.write_text(json.dumps({"tokens": [entry | {"expires_at": at}]}))
+    assert "beyond the calendar" in hopyard("token", "list", "--file", str(file)).out
+    assert hopyard("token", "revoke", entry["token_id"], "--file", str(file)).code == 0
+
+
 def test_a_damaged_file_is_named_and_left_alone(hopyard: Hopyard, file: Path) -> None:
     file.parent.mkdir()
     file.write_text("{")

@@ -108,6 +108,8 @@ def test_a_column_of_moments_is_of_one_width() -> None:
         ("2026-11-22 11:30:00+01:00", NOON - 1800.0),
         ("2026-11-22", NOON - 12 * 3600.0),
         ("yesterday", None),
+        ("0001-01-01", None),
+        ("0001-01-01T12:00", None),
     ],
 )
 def test_an_instant_is_given_as_how_long_ago_or_as_a_date(text: str, seconds: float | None) -> None:
