@@ -150,7 +150,7 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     retries: Annotated[int, Meta(ge=0, le=100)] = 0
     """how often it is started again after its own processes failed"""
     preemptible: bool = True
-    """false: once it runs, no plan moves or stops it"""
+    """false: once it runs, no plan moves or stops it, unless its node is drained, leaves or is lost"""
     modes: Annotated[list[Annotated[str, Meta(max_length=32)]], Meta(max_length=16)] | None = None
     """modes of synchronisation that its gang may have besides lockstep, such as relaxed; null: those in which
     profiling finds that its script can train, or any mode if profiling does not find out"""
@@ -193,7 +193,7 @@ class JobSpec(Message, frozen=True, kw_only=True, omit_defaults=True):
     grace_s: Amount = 30.0
     """seconds from the order to stop until its processes are killed, in which they have to save"""
     preemptible: bool = True
-    """false: once it runs, no plan moves or stops it"""
+    """false: once it runs, no plan moves or stops it, unless its node is drained, leaves or is lost"""
     modes: Annotated[tuple[PlainLine, ...], Meta(max_length=16)] = ()
     """modes of synchronisation that its gang may have, lockstep among them; empty: the job's file lists none,
     so those that profiling finds, or any"""

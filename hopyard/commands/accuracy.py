@@ -35,7 +35,7 @@ def accuracy(
 ) -> None:
     """Compare estimated with measured throughput.
 
-    The log has every placement: the throughput that was expected when it was
+    The log has every placement: the throughput that was estimated when it was
     placed, and the one that was measured until it ended.
 
     $ hopyard accuracy

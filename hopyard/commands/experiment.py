@@ -147,8 +147,9 @@ def compare(
 ) -> None:
     """Compare policies on the same jobs, costs and seeds: a table, a verdict in words, plots, data.
 
-    Only the named policies run. Name your own by its entry point or as FILE.py:CLASS. After `+` come options
-    of a policy, and settings for its runs alone.
+    Only the named policies run. Name your own by its entry point or as
+    FILE.py:CLASS. After `+` come options of a policy, and settings for its runs
+    alone.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
     $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv

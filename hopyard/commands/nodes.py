@@ -101,7 +101,9 @@ def nodes(
 
 @node.command()
 def drain(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
-    """Start nothing new on a node; its jobs move to other nodes at the next round.
+    """Start nothing new on a node; its jobs move to other nodes with the next plan for all jobs.
+
+    That is at the next round, or at once under a policy that plans at events.
 
     $ hopyard node drain titan-xp-2
     """

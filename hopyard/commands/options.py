@@ -144,7 +144,7 @@ Columns = Annotated[
         "--columns",
         metavar="WHAT=COLUMN,…",
         help="For a --trace in another format: its columns for submit and gpus, optionally seconds, model, "
-        "user; COLUMN:us if in microseconds.",
+        "user; COLUMN:us, :ms, :min or :h if not in seconds.",
     ),
 ]
 Speed = Annotated[float, typer.Option("--speed", min=0.001, max=100_000, help="Cluster seconds per second.")]
