@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import Api, AsJson, writable
+from hopyard.commands.options import Api, AsJson, typed, writable
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show
@@ -21,6 +21,7 @@ ALL_JOBS = 1_000_000
 
 
 def backup(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -53,6 +54,8 @@ def backup(
     $ hopyard backup lab-monday.tar
     $ hopyard backup lab-monday.tar --checkpoints --checkpoints-max 500GiB
     """
+    if not checkpoints and typed(context, "checkpoints_max"):
+        raise Invalid("--checkpoints-max needs --checkpoints")
     from hopyard.actions.backup import BesideNats, back_up  # noqa: PLC0415 - brings NATS
     from hopyard.actions.checkpoints import check_room  # noqa: PLC0415 - as above
     from hopyard.api.ask import over_nats  # noqa: PLC0415 - as above

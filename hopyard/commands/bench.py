@@ -1,6 +1,7 @@
 """bench."""
 
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Out
+from hopyard.commands.options import AsJson, Out, typed
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
@@ -37,6 +38,16 @@ APART = {Subject.ACCESS, Subject.SOLVER, Subject.POLICIES, Subject.PAGE, Subject
 """take long, or need a browser or torch"""
 SHORT = tuple(subject for subject in Subject if subject not in APART)
 """measured unless others are named: a few minutes in all"""
+
+TAKEN_BY = {
+    "gpus": (Subject.SOLVER, Subject.POLICIES),
+    "instances": (Subject.SOLVER, Subject.POLICIES),
+    **dict.fromkeys(("deadline_s", "gap", "problems", "backends", "classes", "quick"), (Subject.SOLVER,)),
+    **dict.fromkeys(("scenario", "counts"), (Subject.SIMULATION,)),
+    "times": (Subject.SIMULATION, Subject.ACCESS),
+    "python": (Subject.SWITCHING,),
+}
+"""the benchmarks that take a parameter; the others are of all"""
 
 Figures = Annotated[
     list[Subject] | None,
@@ -161,6 +172,7 @@ TorchPython = Annotated[
 
 
 def bench(
+    context: typer.Context,
     *,
     subjects: Figures = None,
     as_json: AsJson = False,
@@ -206,6 +218,7 @@ def bench(
     $ hopyard bench simulation --times 5
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
+    _refuse_useless(context, subjects or SHORT)
     from hopyard.lab.bench.planning.solver import Trials  # noqa: PLC0415 - brings numpy
     from hopyard.lab.bench.suite import report  # noqa: PLC0415 - brings every service
     from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
@@ -228,6 +241,13 @@ def bench(
             chosen, versions(), folder, scale, say, trials=trials, grown=grown, python=python, times=times
         )
     show(measured, report_table(measured), as_json=as_json, out=out)
+
+
+def _refuse_useless(context: typer.Context, chosen: Sequence[Subject]) -> None:
+    """Raises Invalid for an option that none of the benchmarks takes."""
+    for parameter, takers in TAKEN_BY.items():
+        if not set(takers) & set(chosen) and (useless := typed(context, parameter)):
+            raise Invalid(f"{useless[0]} needs one of these to be measured: {', '.join(takers)}")
 
 
 def _say_what_it_ignores() -> None:

@@ -114,6 +114,8 @@ def experiment(
     $ hopyard experiment table3
     $ hopyard experiment table4 --policies hops,sia,gavel --seeds 5 --out table4
     """
+    if full and name is not Name.HARE:
+        raise Invalid(f"--full: {name} has no costlier sweeps; only {Name.HARE} has any")
     if policies is not None:
         _contenders(policies)  # what is wrong with them is said before what is not installed
     from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services

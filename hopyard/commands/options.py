@@ -56,6 +56,20 @@ def _change(text: str) -> PolicyChange:
         raise Invalid(f"--policy-at {text}: it takes SECONDS:POLICY, as 600:jps") from None
 
 
+def typed(context: typer.Context, *parameters: str) -> list[str]:
+    """The options that the command line has, of those with these parameters; defaults and variables not."""
+    return [
+        max(each.opts, key=len)
+        for each in context.command.params
+        if each.name in parameters and _is_typed(context, each.name)
+    ]
+
+
+def _is_typed(context: typer.Context, parameter: str) -> bool:
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def writable(file: Path | None) -> Path | None:
     """Raises Invalid if the file's folder does not exist, before any work is done."""
     if file is not None and not os.access(file.parent, os.X_OK):

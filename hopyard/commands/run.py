@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace
+from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace, typed
 from hopyard.failures import Failure, Interrupted, Invalid
 from hopyard.local.data_folder import empty_folder
 from hopyard.show.terminal import complain_of, say, show, show_result
@@ -19,7 +19,12 @@ CLUSTERS = (1, 3, 5)
 """allowed numbers of NATS servers"""
 
 
+OF_A_SCENARIO = ("scenario", "speed", "policy", "seed", "trace", "columns")
+"""parameters of `demo` that --real does without"""
+
+
 def demo(
+    context: typer.Context,
     *,
     scenario: Scenario = "hops-64",
     speed: Speed = 300.0,
@@ -68,6 +73,8 @@ def demo(
     """
     if python is not None and not real:
         raise Invalid("--python needs --real")
+    if real and (useless := typed(context, *OF_A_SCENARIO)):
+        raise Invalid(f"--real has jobs and a cluster of its own: leave out {', '.join(useless)}")
     if real:
         _real_demo(python, keep, limit, as_json=as_json, out=out)
         return
@@ -138,6 +145,7 @@ ServersOfNats = Annotated[
 
 
 def up(
+    context: typer.Context,
     *,
     scenario: Scenario = "hops-64",
     cluster: OnlyCluster = None,
@@ -151,10 +159,11 @@ def up(
 ) -> None:
     """Run a stack on this machine until Ctrl-C. Its nodes are emulated, or join with --listen.
 
-    Other commands find it by the folder .hopyard, here or further up; with
-    another data folder, by the two variables that it prints. Started again on
-    the same folder, it goes on where it stopped. A service that dies is
-    restarted.
+    Takes cluster and settings of the scenario; `hopyard replay` submits its
+    jobs. Other commands take the stack of the nearest folder .hopyard, here or
+    further up, else your only running stack; with another data folder, two
+    variables are printed that name it. Started again on the same folder, it
+    goes on where it stopped. A service that dies is restarted.
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
@@ -177,6 +186,9 @@ def up(
         raise Invalid(f"--nats {nats}: choose 1, 3 or 5; an even number survives no more losses")
     if cluster and listen:
         raise Invalid("choose either --cluster, which has emulated nodes, or --listen, by which agents join")
+    if (cluster or listen) and typed(context, "scenario"):
+        instead = "--cluster" if cluster else "--listen"
+        raise Invalid(f"choose either --scenario, which has a cluster, or {instead}")
     chosen = None if cluster or listen else chosen_scenario(scenario)
     spec = action.UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster) if cluster else None,

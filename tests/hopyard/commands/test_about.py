@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from hopyard.commands.bench import TAKEN_BY, Subject
 from schemas.settings import Settings
 from schemas.views import (
     SettingsView,
@@ -88,6 +89,52 @@ def test_a_bench_with_an_unknown_option_value_is_code_2(hopyard: Hopyard, option
     ran = hopyard("bench", "solver", *options)
     assert ran.code == 2
     assert " ".join(options) in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("up --scenario tiny --cluster mine.yaml", "--scenario, which has a cluster, or --cluster"),
+        ("up --scenario tiny --listen 127.0.0.1:4222", "--scenario, which has a cluster, or --listen"),
+        ("demo --real --scenario tiny --speed 2", "leave out --scenario, --speed"),
+        ("demo --real --seed 1", "leave out --seed"),
+        ("demo --real --policy fifo", "leave out --policy"),
+        ("demo --real --columns submit=a,gpus=b", "leave out --columns"),
+        ("experiment table3 --full", "--full: table3 has no costlier sweeps; only hare has any"),
+        ("backup a.tar --checkpoints-max 1GiB", "--checkpoints-max needs --checkpoints"),
+        ("bench latency --gpus 64", "--gpus needs one of these to be measured: solver, policies"),
+        ("bench --gap 0.1", "--gap needs one of these to be measured: solver"),
+        ("bench latency --times 3", "--times needs one of these to be measured: simulation, access"),
+        (
+            "bench latency --jobs 10 --scenario tiny",
+            "--scenario needs one of these to be measured: simulation",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused(hopyard: Hopyard, command: str, said: str) -> None:
+    ran = hopyard(*command.split())
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("figure", Subject)
+def test_every_figure_is_measured_with_the_options_that_it_takes(
+    hopyard: Hopyard, figure: Subject, tmp_path: Path
+) -> None:
+    """On a folder that is not empty, so that nothing is measured."""
+    (tmp_path / "file").touch()
+    values = {
+        "gpus": "64", "instances": "1", "deadline": "1", "gap": "0.1", "problems": str(tmp_path),
+        "backends": "highs", "classes": "all", "scenario": "tiny", "jobs": "10", "times": "1",
+        "python": "python",
+    }  # fmt: skip
+    names = {"deadline_s": "deadline", "counts": "jobs"}
+    options = [names.get(name, name) for name, takers in TAKEN_BY.items() if figure in takers]
+    words = [word for name in options for word in (f"--{name}", values.get(name, "")) if word]
+    ran = hopyard("bench", figure, *words, "--data", str(tmp_path))
+    assert str(tmp_path) in ran.err
+    assert "needs" not in ran.err
 
 
 COMMANDS = (
