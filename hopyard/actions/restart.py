@@ -49,7 +49,7 @@ def restart(
     Raises Invalid for a name that no process has, Unreachable without a stack, NotReady, and Failure if
     the accounts of the stack's NATS are of too old a version; then nothing was restarted.
     """
-    stack = _stack(data)
+    stack = running_on(data)
     names = ordered(named(chosen, stack.pids))
     widen_permissions(data, stack.pid)
     for name in names:
@@ -82,7 +82,8 @@ def ordered(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: places[service_of(name)])
 
 
-def _stack(data: Path) -> StackFile:
+def running_on(data: Path) -> StackFile:
+    """Raises Unreachable if no stack runs on this data folder."""
     found = read_stack_file(data)
     if found is None or not alive(found.pid):
         raise Unreachable(f"no stack runs on {data}; `hopyard up` starts the version that is installed")
@@ -92,20 +93,20 @@ def _stack(data: Path) -> StackFile:
 def _restart_one(data: Path, name: str, limit_s: float, end_limit_s: float) -> bool:
     """Restart one process; returns whether it had to be killed."""
     deadline = time.monotonic() + limit_s
-    before = _stack(data)
+    before = running_on(data)
     old = before.pids[name]
     with contextlib.suppress(ProcessLookupError):  # it ended by itself, and is being started again
         os.kill(old, signal.SIGTERM)
-    ended = _within(end_limit_s, lambda: _stack(data).pids.get(name) != old or not alive(old))
+    ended = _within(end_limit_s, lambda: running_on(data).pids.get(name) != old or not alive(old))
     if not ended:
         with contextlib.suppress(ProcessLookupError):
             os.kill(old, signal.SIGKILL)
 
     def ready() -> bool:
-        return _stack(data).pids.get(name) not in {None, old} and _ready(before, name)
+        return running_on(data).pids.get(name) not in {None, old} and _ready(before, name)
 
     if not _within(deadline - time.monotonic(), ready):
-        said = _stack(data).last_errors.get(name, "it does not start, or does not say why it waits")
+        said = running_on(data).last_errors.get(name, "it does not start, or does not say why it waits")
         raise NotReady(
             f"{name} is not ready yet: {said} (log: {data / 'logs' / name}.log); "
             "those after it go on as they were"

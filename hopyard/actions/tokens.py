@@ -40,10 +40,18 @@ class TokenView(Message, frozen=True, kw_only=True):
     note: str
 
 
-def tokens_file(named: Path | None) -> Path:
-    """`named`, else what HOPYARD_API_TOKENS names, else that of this user's own stack. Raises Unreachable."""
-    given = os.environ.get("HOPYARD_API_TOKENS")
-    return named or (Path(given) if given else tokens_of(my_folder(Path.cwd())))
+def tokens_file(named: Path | None, *, to_read: bool = False) -> Path:
+    """`named`, else what HOPYARD_API_TOKENS names, else that of this user's own stack.
+
+    Raises Unreachable; Invalid if one that is named is `to_read`, and is not there.
+    """
+    given = os.environ.get("HOPYARD_API_TOKENS", "")
+    if named or given:
+        file = named or Path(given)
+        if to_read and not file.exists():
+            raise Invalid(f"{file}: no such file")
+        return file
+    return tokens_of(my_folder(Path.cwd(), instead="name a token file by --file"))
 
 
 def create(file: Path, role: Role, *, user: str, project: str, days: float, note: str) -> MadeToken:

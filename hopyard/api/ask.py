@@ -9,7 +9,7 @@ import msgspec
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.credentials import OPERATOR, account_of
 from hopyard.local.data_folder import StackFile, read_stack_file
-from hopyard.local.stacks import folder_at, folder_of_api, my_stack
+from hopyard.local.stacks import BY_NATS, folder_at, folder_of_api, my_stack
 from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
@@ -77,7 +77,7 @@ def _settings(api_url: str) -> Settings:
 
 def _stack(api_url: str) -> StackFile:
     if not api_url:
-        return my_stack(Path.cwd())
+        return my_stack(Path.cwd(), instead=BY_NATS)
     data = folder_of_api(api_url)
     found = None if data is None else read_stack_file(data)
     if found is None:

@@ -116,9 +116,8 @@ def _of_shell(file: Path | None) -> SettingsView:
         view = describe(load_settings(os.environ, file), sources_of(os.environ, file))
     except ValueError as error:
         raise Invalid(str(error)) from None
-    return msgspec.structs.replace(
-        view, scope="Settings of this shell, for what it starts; no stack was asked"
-    )
+    whose = "this shell" if file is None else f"{file} in this shell"
+    return msgspec.structs.replace(view, scope=f"Settings of {whose}, for what it starts; no stack was asked")
 
 
 def register(app: typer.Typer) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from hopyard.commands.options import gpus_of
 from hopyard.failures import Invalid
 from hopyard.show.terminal import say
 
@@ -20,6 +21,7 @@ def agent(
         typer.Option(
             "--gpus",
             metavar="TYPE:COUNT",
+            callback=gpus_of,
             help="Use these in place of the driver's list; cpu:4 is four CPU slots.",
         ),
     ] = None,

@@ -17,12 +17,13 @@ from hopyard.commands.options import (
     Quiet,
     Watching,
     chosen,
+    gpus_of,
     named,
     one_or_more,
     writable,
 )
 from hopyard.failures import Failure, Invalid
-from hopyard.local.stacks import my_folder
+from hopyard.local.stacks import BESIDE_IT, my_folder
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
 from hopyard.show.tables import status_table
@@ -127,6 +128,7 @@ def discover(
         typer.Option(
             "--gpus",
             metavar="TYPE:COUNT",
+            callback=gpus_of,
             help="Use these in place of the driver's list, as v100:8 or cpu:4.",
         ),
     ] = None,
@@ -189,7 +191,7 @@ def admit(
 
     if (name is None) != whichever:
         raise Invalid("give either a NODE or --any")
-    data = my_folder(Path.cwd())
+    data = my_folder(Path.cwd(), instead=BESIDE_IT)
     account = admitted(data, name) if name else admitted_any(data)
     if file:
         write(file, account.read_bytes())
@@ -205,7 +207,7 @@ def expel(node: NodeArgument) -> None:
     """
     from hopyard.local.accounts import expel as forget  # noqa: PLC0415 - as above
 
-    if not forget(my_folder(Path.cwd()), node):
+    if not forget(my_folder(Path.cwd(), instead=BESIDE_IT), node):
         raise Failure(f"node {node} was not admitted")
     say(f"node {node} is expelled: NATS refuses its agent from now on")
 

@@ -12,6 +12,7 @@ import typer
 from hopyard.actions import completion
 from hopyard.failures import Invalid
 from schemas.scenarios import PolicyChange
+from schemas.settings import Settings
 
 T = TypeVar("T")
 
@@ -35,6 +36,30 @@ def named(identifier: str | None) -> str | None:
     if identifier == "":
         raise Invalid("the id is empty")
     return identifier
+
+
+def gpus_of(text: str | None) -> str | None:
+    """GPUs as typed. Raises Invalid."""
+    try:
+        msgspec.convert({"gpus": text or ""}, Settings)
+    except msgspec.ValidationError:
+        said = "it takes TYPE:COUNT, as v100:8, or cpu:4 for slots of the CPU; up to 64"
+        raise Invalid(f"--gpus {text}: {said}") from None
+    return text
+
+
+def _scenario(scenario: str) -> str:
+    """Raises Invalid."""
+    if not scenario:
+        raise Invalid("--scenario is empty")
+    return scenario
+
+
+def _policy(policy: str | None) -> str | None:
+    """Raises Invalid."""
+    if policy == "":
+        raise Invalid("--policy is empty: leave it out for the scenario's")
+    return policy and located(policy)
 
 
 def located(policy: str) -> str:
@@ -121,6 +146,7 @@ Scenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
+        callback=_scenario,
         help="A name that `hopyard scenarios` lists, or a file.",
         autocompletion=completion.scenarios,
     ),
@@ -130,7 +156,7 @@ Policy = Annotated[
     typer.Option(
         "--policy",
         metavar="NAME[+OPTION=VALUE…]",
-        callback=lambda policy: policy and located(policy),
+        callback=_policy,
         help="Scheduling policy; one of your own as FILE.py:CLASS.",
         show_default="the scenario's",
         autocompletion=completion.policies,

@@ -38,9 +38,11 @@ def restart(
     $ hopyard restart planner placer --data /var/lib/hopyard
     """
     from hopyard.actions.restart import restart as restarted  # noqa: PLC0415 - brings the settings
+    from hopyard.actions.restart import running_on  # noqa: PLC0415 - as above
     from hopyard.local.stacks import my_folder  # noqa: PLC0415 - as above
 
-    folder = data or my_folder(Path.cwd())
+    folder = data or my_folder(Path.cwd(), instead="name its folder by --data")
+    running_on(folder)
     say(f"the stack on {folder}")
     done = []
     for one in restarted(folder, names or ()):

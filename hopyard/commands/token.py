@@ -1,6 +1,5 @@
 """token create, token list, token revoke; page; credentials."""
 
-import math
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,9 +9,9 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from hopyard.commands.options import AsJson, SecretOut, named
-from hopyard.failures import Failure, Invalid
+from hopyard.failures import Failure
 from hopyard.local.credentials import page_file, page_link
-from hopyard.local.stacks import my_folder, my_stack
+from hopyard.local.stacks import BESIDE_IT, my_folder, my_stack
 from hopyard.show.columns import Column, Listing
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import put, say, show
@@ -66,8 +65,6 @@ def create_token(
     """
     from hopyard.actions.tokens import create, tokens_file  # noqa: PLC0415 - costs --help nothing so
 
-    if math.isnan(days):
-        raise Invalid("--days nan: it takes a number")
     made = create(tokens_file(file), role, user=user, project=project, days=days, note=note)
     if not as_json:
         until = "until it is revoked" if made.expires_at is None else f"until {_date(made.expires_at)}"
@@ -98,7 +95,7 @@ def list_tokens(*, file: File = None, as_json: AsJson = False) -> None:
         Column[TokenView]("expires", lambda each: "" if each.expires_at is None else _date(each.expires_at)),
         Column[TokenView]("note", lambda each: each.note, spare=1, cut=10),
     )
-    found = listed_tokens(tokens_file(file))
+    found = listed_tokens(tokens_file(file, to_read=True))
     show(found, Listing(columns, found), as_json=as_json)
 
 
@@ -115,7 +112,7 @@ def revoke_token(
     """
     from hopyard.actions.tokens import revoke, tokens_file  # noqa: PLC0415 - as above
 
-    gone = revoke(tokens_file(file), token_id)
+    gone = revoke(tokens_file(file, to_read=True), token_id)
     facts = {"token": gone.token_id, "role": str(gone.role), "user": gone.user}
     show(facts, facts_table(facts), as_json=as_json)
 
@@ -133,8 +130,8 @@ def page(
     $ hopyard page --open
     """
     start = Path.cwd()
-    data = my_folder(start)
-    link = page_link(my_stack(start).api_url, data)
+    data = my_folder(start, instead=BESIDE_IT)
+    link = page_link(my_stack(start, instead=BESIDE_IT).api_url, data)
     if not opened:
         put(Text(link, no_wrap=True, overflow="ignore"))
         return

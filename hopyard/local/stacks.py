@@ -16,22 +16,27 @@ from hopyard.local.pids import alive
 from shared.runtime import owner_only
 from shared.runtime.state_folder import state_folder
 
-NAMED = "name one by --api or HOPYARD_API_URL"
-
+BY_API = "name one by --api or HOPYARD_API_URL"
+BY_NATS = "set HOPYARD_NATS_URL"
+BESIDE_IT = "run this where the stack runs, as its user and in its folder"
+"""ways to name a stack to a command, as an error words them"""
 
 Mine = tuple[Path, StackFile]
 """a data folder, and the stack that runs on it"""
 
 
-def my_stack(start: Path) -> StackFile:
-    """The stack that a command in `start` means. Raises Unreachable if none or several come into question."""
-    return _mine_from(start)[1]
+def my_stack(start: Path, *, instead: str = BY_API) -> StackFile:
+    """The stack that a command in `start` means.
+
+    Raises Unreachable if none or several come into question; its text ends with what to do `instead`.
+    """
+    return _mine_from(start, instead)[1]
 
 
-def my_folder(start: Path) -> Path:
+def my_folder(start: Path, *, instead: str) -> Path:
     """The data folder of `my_stack`; if that fails, the nearest data folder. Raises Unreachable."""
     try:
-        return _mine_from(start)[0]
+        return _mine_from(start, instead)[0]
     except Unreachable:
         folders = (folder / DEFAULT for folder in (start, *start.parents))
         nearest = next((folder for folder in folders if (folder / "lock").exists()), None)
@@ -52,18 +57,18 @@ def folder_of_api(url: str) -> Path | None:
     return folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
 
 
-def _mine_from(start: Path) -> Mine:
+def _mine_from(start: Path, instead: str) -> Mine:
     nearest = _near(start)
     if nearest is not None:
         return nearest
     running = _running()
     if not running:
         if begun := starting():
-            raise Unreachable(f"the stack on {begun[0]} is not up yet; try again once it is, or {NAMED}")
-        raise Unreachable(f"no stack of yours runs on this machine; start one by `hopyard up`, or {NAMED}")
+            raise Unreachable(f"the stack on {begun[0]} is not up yet; try again once it is, or {instead}")
+        raise Unreachable(f"no stack of yours runs on this machine; start one by `hopyard up`, or {instead}")
     if len(running) > 1:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
-        raise Unreachable(f"{len(running)} stacks of yours run, none in this folder: {listed}; {NAMED}")
+        raise Unreachable(f"{len(running)} stacks of yours run, none in this folder: {listed}; {instead}")
     return next(iter(running.items()))
 
 

@@ -49,6 +49,21 @@ def test_config_show_is_of_the_stack_that_runs(
     assert hopyard("config", "show", "--shell").err.startswith("Settings of this shell")
 
 
+def test_config_show_names_the_file_that_it_shows(hopyard: Hopyard, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.touch()
+    said = f"Settings of {file} in this shell, for what it starts; no stack was asked\n"
+    assert hopyard("config", "show", "--file", str(file)).err == said
+
+
+@pytest.mark.parametrize("option", ["--scenario", "--policy"])
+@pytest.mark.parametrize("command", ["simulate", "demo", "up"])
+def test_an_empty_option_is_named(hopyard: Hopyard, command: str, option: str) -> None:
+    ran = hopyard(command, option, "")
+    assert ran.code == 2
+    assert ran.err.startswith(f"hopyard: {option} is empty")
+
+
 def test_a_setting_there_is_not_is_code_2(hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOPYARD_ROUNDS", "60")
     ran = hopyard("config", "show")

@@ -119,6 +119,38 @@ def healthy(api: CannedApi) -> None:
     api.says_bytes("GET /v1/events", b"")
 
 
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        ("ps", "name one by --api or HOPYARD_API_URL"),
+        ("token list", "name a token file by --file"),
+        ("token revoke a", "name a token file by --file"),
+        ("token create --user ada", "name a token file by --file"),
+        ("accuracy", "set HOPYARD_NATS_URL"),
+        ("calibrate", "set HOPYARD_NATS_URL"),
+        ("store export a", "set HOPYARD_NATS_URL"),
+        ("quarantine list", "set HOPYARD_NATS_URL"),
+        ("restart", "name its folder by --data"),
+        ("page", "run this where the stack runs, as its user and in its folder"),
+        ("node admit a", "run this where the stack runs, as its user and in its folder"),
+        ("node expel a", "run this where the stack runs, as its user and in its folder"),
+    ],
+)
+def test_without_a_stack_a_command_says_how_to_name_one(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch, command: str, way_out: str
+) -> None:
+    monkeypatch.delenv("HOPYARD_NATS_URL", raising=False)
+    ran = hopyard(*command.split())
+    said = "no stack of yours runs on this machine; start one by `hopyard up`, or"
+    assert (ran.code, ran.err) == (3, f"hopyard: {said} {way_out}\n")
+
+
+def test_a_restart_names_no_stack_that_does_not_run(hopyard: Hopyard, tmp_path: Path) -> None:
+    ran = hopyard("restart", "--data", str(tmp_path))
+    assert ran.code == 3
+    assert ran.err.startswith(f"hopyard: no stack runs on {tmp_path}")
+
+
 def test_status_is_the_cluster_at_a_glance(hopyard: Hopyard, api: CannedApi) -> None:
     api.says("GET /v1/status", status_view(raqlr=0.25))
     assert "titan 12/16" in hopyard("status", "--api", api.url).out

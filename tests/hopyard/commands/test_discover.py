@@ -70,3 +70,10 @@ def test_invalid_options_are_refused_in_a_line(
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["node discover", "agent --join nats://127.0.0.1:9"])
+def test_gpus_that_make_no_sense_are_named_by_their_option(hopyard: Hopyard, command: str) -> None:
+    ran = hopyard(*command.split(), "--gpus", "foo")
+    assert ran.code == 2
+    assert ran.err.startswith("hopyard: --gpus foo: it takes TYPE:COUNT")

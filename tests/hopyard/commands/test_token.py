@@ -84,6 +84,15 @@ def test_a_token_that_expires_beyond_the_calendar_is_listed_and_revoked(
     assert hopyard("token", "revoke", entry["token_id"], "--file", str(file)).code == 0
 
 
+@pytest.mark.parametrize("words", [("list",), ("revoke", "x")])
+def test_a_file_that_is_not_there_has_no_tokens(
+    hopyard: Hopyard, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "missing.json"
+    ran = hopyard("token", *words, "--file", str(file))
+    assert (ran.code, ran.err) == (2, f"hopyard: {file}: no such file\n")
+
+
 def test_a_damaged_file_is_named_and_left_alone(hopyard: Hopyard, file: Path) -> None:
     file.parent.mkdir()
     file.write_text("{")
