@@ -55,6 +55,7 @@ def test_a_storm_costs_every_policy_only_time(policy: str) -> None:
     assert audit(run.events, drained=not never, seqs=run.seqs) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", names())
 def test_drained_nodes_cost_every_policy_only_time(policy: str) -> None:
     """Nodes are drained and restored in a storm; every job can run on any node of its type."""
