@@ -31,12 +31,11 @@ def calibrate(
 ) -> None:
     """Measure the bandwidths between GPUs, and estimate with them from then on.
 
-    The first four nodes by id of every GPU type time all-reduces of several
-    sizes, alone and then in pairs; from these follow a latency and a bandwidth
-    for each shape of gang. The table shows the bandwidths of Hops eq. 2. One of
-    the four that is in use is left out; no other is timed alone in its place,
-    though the next by id takes part in the pairs. So drain the four first, and
-    wait until they are free.
+    The first four idle nodes by id of every GPU type time all-reduces of
+    several sizes, alone and then in pairs; from these follow a latency and a
+    bandwidth for each shape of gang. The table shows the bandwidths of Hops
+    eq. 2. Nodes in use are left out and named: if all of a type are, drain one
+    or two, and wait until they are free.
 
     $ hopyard calibrate
     $ hopyard calibrate --show --json

@@ -1,6 +1,6 @@
 """Has agents time all-reduces on their nodes, by questions on the bus, a few nodes at a time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -27,11 +27,28 @@ class NotMeasured(Exception):
 async def measured(
     bus: Questions, tasks: Tasks, nodes: Sequence[Node]
 ) -> tuple[list[Timing], dict[NodeId, str]]:
-    """The timings of all rings, and the nodes without timings, each with the reason."""
-    alone, left_out = await _timed(bus, tasks, inside(nodes))
-    idle = [node for node in nodes if node.node_id not in left_out]
-    pairs, more = await _timed(bus, tasks, between(idle))
+    """The timings of all rings, and the nodes without timings, each with the reason.
+
+    In place of a node that is left out the next of its type is timed.
+    """
+    alone: list[Timing] = []
+    left_out: dict[NodeId, str] = {}
+    asked: set[NodeId] = set()
+    while rings := [ring for ring in inside(_without(nodes, left_out)) if _leader(ring) not in asked]:
+        timings, more = await _timed(bus, tasks, rings)
+        alone += timings
+        left_out |= more
+        asked |= set(map(_leader, rings))
+    pairs, more = await _timed(bus, tasks, between(_without(nodes, left_out)))
     return [*alone, *pairs], {**more, **left_out}
+
+
+def _without(nodes: Sequence[Node], left_out: Container[NodeId]) -> list[Node]:
+    return [node for node in nodes if node.node_id not in left_out]
+
+
+def _leader(ring: Ring) -> NodeId:
+    return ring.members[0][0].node_id
 
 
 async def _timed(
@@ -39,7 +56,7 @@ async def _timed(
 ) -> tuple[list[Timing], dict[NodeId, str]]:
     of_leader: dict[NodeId, list[Ring]] = {}
     for ring in rings:
-        of_leader.setdefault(ring.members[0][0].node_id, []).append(ring)
+        of_leader.setdefault(_leader(ring), []).append(ring)
     by_node: dict[NodeId, list[Timing] | str] = {}
     waiting = iter(of_leader.items())
 

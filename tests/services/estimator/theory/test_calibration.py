@@ -195,18 +195,17 @@ def titan(number: int) -> Node:
     )
 
 
-async def calibrated(settings: Settings, *busy: Node) -> tuple[Message, Message, Message]:
+async def calibrated(settings: Settings, *busy: Node, nodes: int = 2) -> tuple[Message, Message, Message]:
     """Estimates of a pair before and after the nodes were asked to measure; and what was said of it."""
-    net, nodes = MemoryBus(LoopClock()), (titan(0), titan(1))
+    net, titans = MemoryBus(LoopClock()), {f"titan-{number}": titan(number) for number in range(nodes)}
     bus = net.client("test")
-    await bus.publish([joined(one) for one in nodes] + [_order(one) for one in busy])
+    await bus.publish([joined(one) for one in titans.values()] + [_order(one) for one in busy])
     await bus.publish([submitted(), profiled(gpu_types=["titan-xp"])])
-    clients = {name: net.client(name) for name in ("estimator", "a", "b")}
+    clients = {name: net.client(name) for name in ("estimator", *titans)}
     ports = {name: Ports(bus=one, clock=LoopClock()) for name, one in clients.items()}
     services: dict[str, Service] = {
         "estimator": build(settings, ports["estimator"]),
-        "a": build_agent(settings, ports["a"], titan(0), "1"),
-        "b": build_agent(settings, ports["b"], titan(1), "1"),
+        **{name: build_agent(settings, ports[name], one, "1") for name, one in titans.items()},
     }
     running = [asyncio.create_task(Shell(one, ports[name], settings).run()) for name, one in services.items()]
     await asyncio.sleep(1.0)
@@ -264,3 +263,16 @@ def test_a_node_in_use_is_left_out() -> None:
     assert isinstance(said, Calibration)
     assert "free" in said.left_out[NodeId("titan-0")]
     assert [row.network for row in said.rows] == [None]
+
+
+def test_in_place_of_nodes_in_use_the_next_ones_are_timed() -> None:
+    async def story() -> Message:
+        _, said, _ = await calibrated(Settings(startup_s=1e6), *map(titan, range(4)), nodes=6)
+        return said
+
+    said = run(story)
+    assert isinstance(said, Calibration)
+    assert sorted(said.left_out) == [f"titan-{number}" for number in range(4)]
+    [row] = said.rows
+    assert row.measurements == (3 * 2 + 4) * len(SIZES) * REPEATS
+    assert row.network is not None
