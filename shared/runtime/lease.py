@@ -31,14 +31,15 @@ class Lease:
         `gone`: prefix of the holders that are known to be gone, whose lease may be taken; empty: none is.
         """
         self._revision = None
-        found = await self._store.get(self._key)
-        if found is not None and not self._may_take(found[0], gone):
-            return None
-        try:
-            self._revision = await self._write(0 if found is None else found[1])
-        except Conflict:
-            return None
-        return self._revision
+        while True:
+            found = await self._store.get(self._key)
+            if found is not None and not self._may_take(found[0], gone):
+                return None
+            try:
+                self._revision = await self._write(0 if found is None else found[1])
+            except Conflict:
+                continue  # look who wrote: it may be a write of ours that seemed to fail
+            return self._revision
 
     def _may_take(self, holder: bytes, gone: bytes) -> bool:
         return holder in (b"", self._holder) or (gone != b"" and holder.startswith(gone))
