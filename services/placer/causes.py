@@ -81,11 +81,11 @@ def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *,
     )
 
 
-def taken_back(ending: Ending) -> str:
+def taken_back(state: State, ending: Ending) -> str:
     """Why a placement was taken back before it started, in words; a plan and its reasons are in the cause."""
-    cause = ending.cause
-    by_drain = ending.why is PreemptReason.PLAN and cause is not None and cause.plan_id is None
-    return f"taken back before it started{DRAINED if by_drain else TAKEN_BACK[ending.why]}"
+    node_id = ending.cause.node if ending.cause is not None and ending.cause.plan_id is None else None
+    drains = ending.why is PreemptReason.PLAN and node_id in state.nodes and state.nodes[node_id].draining
+    return f"taken back before it started{DRAINED if drains else TAKEN_BACK[ending.why]}"
 
 
 def _draining(state: State, placed: Placed) -> NodeId | None:

@@ -346,9 +346,13 @@ def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored 
 def _drained(state: State, fact: NodeDrained) -> None:
     """Take back what waits for GPUs of the node: nothing new starts there. Measurements are left."""
     _node_changed(state, fact)
+    known = state.nodes.get(fact.node_id)
+    if known is None or not known.emptied:
+        return
+    why = PreemptReason.NODE_LEFT if known.leaving else PreemptReason.PLAN
     for placed in state.on_node(fact.node_id):
         if isinstance(placed.phase, Waiting) and not placed.profile:
-            state.stop(placed, PreemptReason.PLAN, Cause(node=fact.node_id))
+            state.stop(placed, why, Cause(node=fact.node_id))
 
 
 def _count_as_gone(

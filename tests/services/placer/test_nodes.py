@@ -115,3 +115,28 @@ def test_what_runs_on_a_drained_node_is_left_to_the_next_plan_and_so_is_a_measur
     bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))  # waits for a GPU
     assert bench.tell(NodeDrained(at=45.0, node_id=A)) == []
     assert all(placed.wanted for placed in bench.core.state.placements.values())
+
+
+def waiting_for_a() -> Bench:
+    """`p2` waits for GPUs of both nodes, of which `p1` has those of A."""
+    bench = Bench()
+    bench.start(place("p1", a=4))
+    bench.plan(place("p2", OTHER, a=2, b=2))
+    return bench
+
+
+def test_a_placement_that_waits_for_a_node_is_taken_back_when_its_agent_leaves() -> None:
+    gone = waiting_for_a().tell(NodeDrained(at=45.0, node_id=A, life="1"))
+    assert refusal_of(gone) == "taken back before it started: the time of a node was over"
+
+
+def test_the_leave_of_an_earlier_agent_takes_nothing_back() -> None:
+    assert waiting_for_a().tell(NodeDrained(at=45.0, node_id=A, life="0")) == []
+
+
+def test_a_worker_that_ends_before_it_is_up_is_no_drain() -> None:
+    bench = Bench()
+    coming = place("p1", a=2, b=2)
+    bench.plan(coming)
+    bench.stop(coming, A, Outcome.CHECKPOINTED)
+    assert refusal_of(bench.stop(coming, B, Outcome.CHECKPOINTED)) == "taken back before it started"

@@ -104,7 +104,7 @@ def run_by_shells(shell: Identity) -> list[Identity]:
     found, shells = list[Identity](), [shell]
     while shells:
         one = shells.pop()
-        if _name(one.pid) in SHELLS:
+        if SHELLS & _names(one.pid):
             below = [identity_of(pid) for pid, parent in parent_of.items() if parent == one.pid]
             run = [child for child in below if child is not None]
             found += run
@@ -112,10 +112,14 @@ def run_by_shells(shell: Identity) -> list[Identity]:
     return found
 
 
-def _name(pid: int) -> str:
+def _names(pid: int) -> set[str]:
+    """The names of its program: of what was started, which may be a script, and of the file that runs."""
+    names, process = set[str](), PROC / str(pid)
     with contextlib.suppress(OSError):
-        return (PROC / str(pid) / "comm").read_text(errors="replace").strip()
-    return ""
+        names.add((process / "comm").read_text(errors="replace").strip())
+    with contextlib.suppress(OSError):
+        names.add((process / "exe").readlink().name)
+    return names
 
 
 def environment_of(pid: int) -> bytes:

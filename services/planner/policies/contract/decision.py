@@ -38,7 +38,8 @@ class Trigger(StrEnum):
     ARRIVAL = "arrival"
     """a job entered the queue"""
     FREED = "freed"
-    """GPUs came free: a job ended or was preempted, a placement was refused, a profile is over"""
+    """GPUs came free: a job ended or was preempted, a placement was refused, a profile is over; or the policy
+    was chosen, or a refused job may be planned again"""
     NODE = "node"
     """a node joined, came back, is drained or is drained no more, or left while a plan was made for it"""
 

@@ -72,6 +72,7 @@ SHELL_LINES = [
     "{python} {script} 2>&1 | cat",
     "cd / && {python} {script}; echo over",
     "bash -c '{python} {script}; true'",
+    "{runner}; true",
 ]
 
 
@@ -79,7 +80,10 @@ SHELL_LINES = [
 async def test_what_a_shell_runs_gets_the_signal_and_may_save(tmp_path: Path, line: str) -> None:
     script = tmp_path / "saves.py"
     script.write_text(SAVES)
-    command = ("sh", "-c", line.format(python=sys.executable, script=script))
+    runner = tmp_path / "run.sh"
+    runner.write_text(f"#!/bin/bash\n{sys.executable} {script}\ntrue\n")
+    runner.chmod(0o755)
+    command = ("sh", "-c", line.format(python=sys.executable, script=script, runner=runner))
     async with running_node() as node:
         await node.trained(order(command=command))
         await node.until(lambda: "trains" in node.lines())
