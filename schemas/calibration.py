@@ -43,7 +43,7 @@ class Ring(Message, frozen=True, kw_only=True):
         return len(self.members) > 1
 
 
-class Path(Message, frozen=True, kw_only=True):
+class Path(Message, frozen=True, kw_only=True, cache_hash=True):
     """The time of a gang's gradient exchange: T_c = latency + moved / bandwidth; `moved`: bytes by eq. 2."""
 
     distributed: bool

@@ -19,7 +19,6 @@ from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter
 from services.estimator.store.contract import Store
 from services.estimator.store.memory_store import MemoryStore
-from services.estimator.theory.formula import ThroughputCache
 from services.estimator.theory.paths import exchange, paths_of
 
 NO_AGEING_S = 1e12
@@ -41,7 +40,7 @@ class Recall:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cache, self._residuals = ThroughputCache(), Residuals()
+        self._residuals = Residuals()
 
     def workloads(self) -> list[Workload]:
         """The workloads whose time modules are known."""
@@ -50,7 +49,7 @@ class Recall:
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
         """samples/s of the whole gang; NaN: nothing is known. `nodes`: of the gang's members, in order."""
         wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
-        answer = estimate(wanted, self._store, ANY_EVIDENCE, self._cache, residuals=self._residuals)
+        answer = estimate(wanted, self._store, ANY_EVIDENCE, residuals=self._residuals)
         return float(answer.throughput[0])
 
     def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:

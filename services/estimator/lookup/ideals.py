@@ -1,6 +1,6 @@
-"""Theory's throughput of the gangs that a workload ran in, each computed once until the theory changes."""
+"""Theory's throughputs, each computed once until the workload's theory on the GPU type changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -9,59 +9,112 @@ from schemas.calibration import Path
 from schemas.ids import Fingerprint, GpuType
 from services.estimator.lookup.theory_table import TheoryTable, gangs_of, workload_theory
 from services.estimator.store.contract import Shape, Store
-from services.estimator.theory.formula import ThroughputCache
+from services.estimator.store.table import Whole
+from services.estimator.theory.formula import per_gpu_throughput
+from shared.domain.iteration import Column
 
-WORKLOADS_KEPT = 10_000
+KEPT_MAX = 100_000
+"""throughputs that are kept; once there are more, all are forgotten"""
 
 Paths = tuple[Path, ...]
+_Counts = tuple[int, int, int]
+"""nodes of a gang, its GPUs, and those of the node that has the fewest"""
+_Known = dict[_Counts, float | None]
+"""samples/s per GPU; None: theory has no answer"""
 
 
-class _Ideal(msgspec.Struct, frozen=True):
+class Alike(msgspec.Struct, frozen=True):
+    """Gangs of lockstep, one row each, all of workloads that theory knows on their kind of node."""
+
+    workload: Whole
+    """number of the fingerprint"""
+    kind: Whole
+    """kind of node in the table"""
+    nodes: Whole
+    gpus: Whole
+    fewest: Whole
+    """GPUs of the node that has the fewest"""
+
+
+class _OnType(msgspec.Struct, frozen=True):
     """Theory's throughputs of one workload on one GPU type."""
 
     theory: int
     """revision of the workload's theory on the type"""
-    known: dict[Paths, dict[Shape, float | None]]
-    """by the paths of gradients: samples/s per GPU; None: theory has no answer"""
+    by_paths: dict[Paths, _Known]
+    """by the paths of gradients"""
 
 
 class Ideals:
-    def __init__(self) -> None:
-        self._kept: dict[Fingerprint, dict[GpuType, _Ideal]] = {}
+    """Theory's throughputs by one store and one law."""
+
+    def __init__(self, limit: int = KEPT_MAX) -> None:
+        self._limit = limit
+        self._kept: dict[Fingerprint, dict[GpuType, _OnType]] = {}
+        self._count = 0
 
     def of(
-        self,
-        fingerprint: Fingerprint,
-        shapes: Sequence[Shape],
-        *,
-        store: Store,
-        cache: ThroughputCache,
-        table: TheoryTable,
-    ) -> list[float | None]:
-        """Theory's samples/s per GPU, by shape; None: no answer. Raises StoreUnavailable."""
-        if fingerprint not in self._kept and len(self._kept) > WORKLOADS_KEPT:
-            self._kept.clear()
-        own = self._kept.setdefault(fingerprint, {})
-        by_type: dict[GpuType, dict[Shape, float | None]] = {}
-        for gpu_type, paths in table.types.items():
-            theory = store.revision(fingerprint, (gpu_type,)).theory
-            if gpu_type not in own or own[gpu_type].theory != theory:
-                own[gpu_type] = _Ideal(theory, {})
-            by_type[gpu_type] = own[gpu_type].known.setdefault(paths, {})
-        new = [one for one in shapes if one.gpu_type in by_type and one not in by_type[one.gpu_type]]
+        self, alike: Alike, table: TheoryTable, fingerprints: Sequence[Fingerprint], store: Store
+    ) -> Column:
+        """Samples/s per GPU, by row. Raises StoreUnavailable."""
+        self._make_room()
+        pairs = list(zip(alike.workload.tolist(), alike.kind.tolist(), strict=True))
+        counts = list(zip(alike.nodes.tolist(), alike.gpus.tolist(), alike.fewest.tolist(), strict=True))
+        of_pair = {
+            (one, kind): self._known(fingerprints[one], table.gpu_types[kind], table.paths[kind], store)
+            for one, kind in dict.fromkeys(pairs)
+        }
+        known = [of_pair[pair] for pair in pairs]
+        new = [row for row, (there, one) in enumerate(zip(known, counts, strict=True)) if one not in there]
         if new:
-            for one, value in zip(new, _computed(fingerprint, new, store, cache, table), strict=True):
-                by_type[one.gpu_type][one] = value
-        nothing: Mapping[Shape, float | None] = {}
-        return [by_type.get(one.gpu_type, nothing).get(one) for one in shapes]
+            self._count += len(new)
+            some = Alike(*(getattr(alike, name).take(new) for name in Alike.__struct_fields__))
+            gangs = gangs_of(
+                table, some.workload, some.kind, nodes=some.nodes, gpus=some.gpus, fewest=some.fewest
+            )
+            for row, value in zip(new, per_gpu_throughput(gangs).tolist(), strict=True):
+                known[row][counts[row]] = value
+        return np.array([there[one] for there, one in zip(known, counts, strict=True)], dtype=np.float64)
+
+    def of_shapes(
+        self, fingerprint: Fingerprint, shapes: Sequence[Shape], table: TheoryTable, store: Store
+    ) -> list[float | None]:
+        """Samples/s per GPU of gangs with equally many GPUs on every node; None: theory has no answer.
+
+        Raises StoreUnavailable.
+        """
+        self._make_room()
+        known = {
+            gpu_type: self._known(fingerprint, gpu_type, paths, store)
+            for gpu_type, paths in table.types.items()
+        }
+        new = [one for one in shapes if one.gpu_type in known and _counts(one) not in known[one.gpu_type]]
+        if new:
+            self._count += len(new)
+            for one, value in zip(new, _computed(fingerprint, new, table, store), strict=True):
+                known[one.gpu_type][_counts(one)] = value
+        nothing: _Known = {}
+        return [known.get(one.gpu_type, nothing).get(_counts(one)) for one in shapes]
+
+    def _make_room(self) -> None:
+        if self._count > self._limit:
+            self._kept, self._count = {}, 0
+
+    def _known(self, fingerprint: Fingerprint, gpu_type: GpuType, paths: Paths, store: Store) -> _Known:
+        theory = store.revision(fingerprint, (gpu_type,)).theory
+        types = self._kept.setdefault(fingerprint, {})
+        on_type = types.get(gpu_type)
+        if on_type is None or on_type.theory != theory:
+            on_type = types[gpu_type] = _OnType(theory, {})
+        return on_type.by_paths.setdefault(paths, {})
+
+
+def _counts(shape: Shape) -> _Counts:
+    return shape.nodes, shape.gpus, shape.gpus // shape.nodes
 
 
 def _computed(
-    fingerprint: Fingerprint,
-    shapes: Sequence[Shape],
-    store: Store,
-    cache: ThroughputCache,
-    table: TheoryTable,
+    fingerprint: Fingerprint, shapes: Sequence[Shape], table: TheoryTable, store: Store
 ) -> list[float | None]:
     own = workload_theory(fingerprint, table.types, store, table.law)
     found: list[float | None] = [None] * len(shapes)
@@ -71,6 +124,6 @@ def _computed(
         nodes = np.array([shapes[row].nodes for row in rows], dtype=np.int64)
         gpus = np.array([shapes[row].gpus for row in rows], dtype=np.int64)
         gangs = gangs_of(own.table, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
-        for row, value in zip(rows, cache.per_gpu_throughput(gangs).tolist(), strict=True):
+        for row, value in zip(rows, per_gpu_throughput(gangs).tolist(), strict=True):
             found[row] = value
     return found

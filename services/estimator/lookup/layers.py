@@ -22,13 +22,13 @@ from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.hosts import CLUSTERS_KEPT, Hosts, hosts_of, together
+from services.estimator.lookup.ideals import Alike
 from services.estimator.lookup.residuals import LookupContext, Residuals
 from services.estimator.lookup.shares import LockstepPaces, ShareContext, shared, with_shares
-from services.estimator.lookup.theory_table import TheoryTable, gangs_of, theory_table
+from services.estimator.lookup.theory_table import TheoryTable, theory_table
 from services.estimator.store.contract import Evidence, Keys, Store, entity, size_of
 from services.estimator.store.distinct import distinct
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import ThroughputCache
 from shared.domain.iteration import OURS, Column, Law
 
 ENTITY, TYPE, THEORY = (LAYERS.index(name) for name in ("entity", "type", "theory"))
@@ -73,15 +73,11 @@ def estimate(
     wanted: Wanted,
     store: Store,
     threshold: EvidenceThreshold,
-    cache: ThroughputCache | None = None,
     law: Law = OURS,
     *,
     residuals: Residuals | None = None,
 ) -> Estimated:
-    """Answer every configuration; `cache`, `residuals`: of the same law and store.
-
-    Raises StoreUnavailable.
-    """
+    """Answer every configuration; `residuals`: of the same law and store. Raises StoreUnavailable."""
     if not len(wanted.job):
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
@@ -95,8 +91,7 @@ def estimate(
     if any(_places(wanted.nodes, ENTITY)):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
-    cache = cache or ThroughputCache()
-    _from_types(found, cells, asked, cache, residuals or Residuals())
+    _from_types(found, cells, asked, residuals or Residuals())
     answer = _per_configuration(wanted, gpus, found, which)
     if not len(shared(wanted)):
         return answer
@@ -107,7 +102,7 @@ def estimate(
         layer=found.layer[which],
     )
     corrections = {one: of.corrections for one, of in store.theory(fingerprints).items()}
-    context = ShareContext(asked.theory, _workloads(wanted, fingerprints), cache, corrections)
+    context = ShareContext(asked.theory, _workloads(wanted, fingerprints), corrections)
     return with_shares(wanted, answer, paces, context)
 
 
@@ -257,9 +252,7 @@ def _suffices(evidence: Evidence, threshold: EvidenceThreshold) -> npt.NDArray[n
 # ---- types
 
 
-def _from_types(
-    found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
-) -> None:
+def _from_types(found: _Found, cells: _Cells, asked: _Asked, residuals: Residuals) -> None:
     """Answer from the type layer, else from theory; cells equal but for the node are answered once.
 
     Where a type stands in unlike servers, theory comes before what the other models of server showed.
@@ -275,15 +268,13 @@ def _from_types(
     one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
     own = _nothing(len(rows))
     _from_evidence(own, alike, _where_alike(one, alike), TYPE)
-    _from_theory(own, alike, one, cache, residuals)
+    _from_theory(own, alike, one, residuals)
     _from_evidence(own, alike, one, TYPE)
     for name in _Found.__struct_fields__:
         getattr(found, name)[todo] = getattr(own, name)[of_cell]
 
 
-def _from_theory(
-    found: _Found, cells: _Cells, asked: _Asked, cache: ThroughputCache, residuals: Residuals
-) -> None:
+def _from_theory(found: _Found, cells: _Cells, asked: _Asked, residuals: Residuals) -> None:
     """Answer from theory, times the factor that residuals give. `cells`: all distinct."""
     theory = asked.theory
     todo = _open(found, asked)
@@ -293,10 +284,10 @@ def _from_theory(
         return
     todo, workload, kind = todo[answers], workload[answers], kind[answers]
     nodes, gpus = cells.nodes[todo], cells.gpus[todo]
-    gangs = gangs_of(theory, workload, kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
-    throughput = cache.per_gpu_throughput(gangs)
+    alike = Alike(workload=workload, kind=kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
+    throughput = residuals.ideals.of(alike, theory, asked.fingerprints, asked.store)
     if theory.law.learns:
-        context = LookupContext(asked.store, cache, theory, asked.nodes, asked.hosts)
+        context = LookupContext(asked.store, theory, asked.nodes, asked.hosts)
         learnt = residuals.factors(context, asked.fingerprints)
         hosts = asked.hosts.kind[cells.node[todo]]
         place = [

@@ -29,7 +29,6 @@ from services.estimator.lookup.ideals import Ideals
 from services.estimator.lookup.theory_table import TheoryTable
 from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, entity, size_of
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import ThroughputCache
 from shared.domain.iteration import Column
 
 SPREAD = 0.05
@@ -83,7 +82,6 @@ class LookupContext(msgspec.Struct, frozen=True):
     """What a question's factors depend on, beside its workloads."""
 
     store: Store
-    cache: ThroughputCache
     theory: TheoryTable
     nodes: Sequence[Node | None]
     hosts: Hosts
@@ -135,7 +133,7 @@ class Residuals:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], _PlacesCache] = {}
-        self._ideals = Ideals()
+        self.ideals = Ideals()
 
     def factors(self, context: LookupContext, fingerprints: Sequence[Fingerprint]) -> "Factors":
         """The factors of these workloads on the places of a question. Raises StoreUnavailable."""
@@ -174,12 +172,8 @@ class Residuals:
         if before is not None and before.design.rows == rows and before.revision.theory == revision.theory:
             design = before.design
         else:
-            ideal = self._ideals.of(
-                fingerprint,
-                [row.shape for row in rows],
-                store=context.store,
-                cache=context.cache,
-                table=context.theory,
+            ideal = self.ideals.of_shapes(
+                fingerprint, [row.shape for row in rows], context.theory, context.store
             )
             design = _design(rows, ideal, places, before.design if before else None)
         return _WorkloadCache(0, revision, shapes, design, _seen(design, mean))

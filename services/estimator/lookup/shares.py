@@ -25,7 +25,7 @@ from services.estimator.lookup.theory_table import TheoryTable, gangs_of
 from services.estimator.store.contract import Correction
 from services.estimator.store.table import Whole
 from services.estimator.theory.correction import types_of
-from services.estimator.theory.formula import Gangs, ThroughputCache
+from services.estimator.theory.formula import Gangs, per_gpu_throughput
 from shared.domain.iteration import Column, communication_s
 
 
@@ -47,7 +47,6 @@ class ShareContext(msgspec.Struct, frozen=True):
     theory: TheoryTable
     workload: Whole
     """number of each row's workload"""
-    cache: ThroughputCache
     corrections: Corrections
 
 
@@ -133,8 +132,8 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareCo
         fewest=fewest[there],
     )
     unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
-    ideal = context.cache.per_gpu_throughput(alike)
-    taken_s[there] = each[there] / context.cache.per_gpu_throughput(unlike) * (ideal / pace[there])
+    ideal = per_gpu_throughput(alike)
+    taken_s[there] = each[there] / per_gpu_throughput(unlike) * (ideal / pace[there])
     return taken_s
 
 

@@ -48,62 +48,8 @@ class Gangs(msgspec.Struct, frozen=True):
     law: Law = OURS
 
 
-_Rest = tuple[int, int, bool, float, float, float]
-"""all of a row but its modules: batch size, GPUs, distributed, latency, bandwidth, share"""
-CACHED_ROWS_MAX = 100_000
-
-
-class ThroughputCache:
-    """Throughputs by row, computed once; emptied when it holds more than `limit`."""
-
-    def __init__(self, limit: int = CACHED_ROWS_MAX) -> None:
-        self._limit = limit
-        self._known: dict[Modules, dict[_Rest, float]] = {}
-        self._count = 0
-
-    def per_gpu_throughput(self, gangs: Gangs) -> Column:
-        """As the function of that name; computes only rows that are new."""
-        if self._count > self._limit:
-            self._known, self._count = {}, 0
-        which, rests = gangs.which.tolist(), _rests(gangs)
-        known = {one: self._known.setdefault(gangs.modules[one], {}) for one in set(which)}
-        new = [row for row, rest in enumerate(rests) if rest not in known[which[row]]]
-        if new:
-            self._count += len(new)
-            values = per_gpu_throughput(_some(gangs, np.array(new))).tolist()
-            for row, value in zip(new, values, strict=True):
-                known[which[row]][rests[row]] = value
-        return np.array([known[one][rest] for one, rest in zip(which, rests, strict=True)], dtype=np.float64)
-
-
-def _rests(gangs: Gangs) -> list[_Rest]:
-    columns = (
-        gangs.batch_size,
-        gangs.gpus,
-        gangs.distributed,
-        gangs.latency_s,
-        gangs.bandwidth,
-        _share(gangs),
-    )
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
 def _share(gangs: Gangs) -> Column:
     return np.ones(len(gangs.which)) if gangs.share is None else gangs.share
-
-
-def _some(gangs: Gangs, rows: npt.NDArray[np.int64]) -> Gangs:
-    return Gangs(
-        modules=gangs.modules,
-        which=gangs.which[rows],
-        batch_size=gangs.batch_size[rows],
-        gpus=gangs.gpus[rows],
-        distributed=gangs.distributed[rows],
-        latency_s=gangs.latency_s[rows],
-        bandwidth=gangs.bandwidth[rows],
-        share=None if gangs.share is None else gangs.share[rows],
-        law=gangs.law,
-    )
 
 
 def per_gpu_throughput(gangs: Gangs) -> Column:

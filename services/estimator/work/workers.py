@@ -32,7 +32,6 @@ from services.estimator.store.contract import Store, StoreUnavailable, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
 from services.estimator.theory.correction import NONE_YET, corrected, types_of
-from services.estimator.theory.formula import ThroughputCache
 from services.estimator.theory.refinement import due, refined
 from shared.domain.accuracy import KEYS, report, worth_measuring
 from shared.domain.iteration import OURS, Law
@@ -88,7 +87,6 @@ class StoreWorkers:
         self._store = store
         self._threshold = threshold
         self._law = law
-        self._cache = ThroughputCache()
         self._residuals = Residuals()
         self._running: Counter[tuple[Fingerprint, GpuType]] = Counter()
         """observations with loading times, since this start"""
@@ -199,9 +197,7 @@ class StoreWorkers:
         return tasks.Answered(task.ticket, estimates(self._estimate(asked)))
 
     def _estimate(self, asked: Wanted) -> Estimated:
-        return estimate(
-            asked, self._store, self._threshold, self._cache, self._law, residuals=self._residuals
-        )
+        return estimate(asked, self._store, self._threshold, self._law, residuals=self._residuals)
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
         """Raises StoreUnavailable."""

@@ -11,7 +11,6 @@ from services.estimator.store.contract import Loading
 from services.estimator.theory.formula import (
     Gangs,
     Modules,
-    ThroughputCache,
     expected_iteration_s,
     per_gpu_throughput,
 )
@@ -144,29 +143,3 @@ def test_two_narrow_components_far_apart_are_not_missed() -> None:
     )
     miss = 1 - 0.9**4
     assert far == pytest.approx(miss * 5.0 + (1 - miss) * 0.5, abs=1e-3)
-
-
-def test_cached_throughputs_are_those_that_would_be_computed() -> None:
-    """Rows that are new and rows that are not, of two workloads, in one question."""
-    random, computed = np.random.default_rng(1), ThroughputCache(limit=30)
-    known = [Modules(modules(), None), Modules(modules(forward_s=0.7), None)]
-    for _ in range(5):
-        gpus = random.integers(1, 9, 20)
-        asked = Gangs(
-            modules=known,
-            which=random.integers(0, 2, 20),
-            batch_size=np.full(20, 100),
-            gpus=gpus,
-            distributed=(gpus > 4) & (random.random(20) < 0.5),
-            latency_s=random.choice([0.0, 0.1], 20),
-            bandwidth=random.choice([GIGA, 10 * GIGA], 20),
-        )
-        assert computed.per_gpu_throughput(asked).tolist() == per_gpu_throughput(asked).tolist()
-
-
-def test_once_more_rows_than_allowed_are_kept_all_are_forgotten() -> None:
-    computed, kept = ThroughputCache(limit=2), []
-    for gpus in (1, 2, 2, 3, 4, 1, 5, 6):
-        computed.per_gpu_throughput(gangs(modules(), gpus=gpus))
-        kept.append(sum(map(len, computed._known.values())))
-    assert kept == [1, 2, 2, 3, 1, 2, 3, 1]
