@@ -22,6 +22,7 @@ from schemas.events import (
     JobFailed,
     JobPreempted,
     JobProfiled,
+    NodeLost,
     PlanPublished,
     StartOrdered,
     StopOrdered,
@@ -136,6 +137,14 @@ def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> N
     known.running.pop(fact.placement_id, None)
 
 
+def _lose(known: Executions, fact: NodeLost) -> None:
+    """Forget what ran on a node: if its job was cancelled before, nothing else says that it ended."""
+    for placement_id in [one for one, own in known.running.items() if fact.node_id in own]:
+        del known.running[placement_id][fact.node_id]
+        if not known.running[placement_id]:
+            del known.running[placement_id]
+
+
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
     """Forget a placement whose gang never formed: it reports no end."""
     for placement_id in [one for one, own in known.running.items() if _idle(own.values(), fact)]:
@@ -192,6 +201,7 @@ FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobCompleted: _drop,
     JobFailed: _drop,
     JobCancelled: _withdraw,
+    NodeLost: _lose,
 }
 
 # ---- figures

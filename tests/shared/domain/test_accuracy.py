@@ -9,13 +9,15 @@ from schemas.events import JobProfiled, Outcome, PreemptReason
 from schemas.ids import Fingerprint, GpuType
 from schemas.measurements import DataMode, TimeModules
 from schemas.plans import Layer, PlanKind
-from shared.domain.accuracy import executions_of, report, worth_measuring
+from shared.domain.accuracy import Executions, executions_of, fold, report, worth_measuring
 from tests.fact_builders import (
     JOB,
     PLACE,
     cancelled,
     failed,
     gang_formed,
+    joined,
+    lost,
     placement,
     plan,
     preempted,
@@ -172,3 +174,10 @@ def test_short_executions_may_be_left_out() -> None:
 
 def test_an_empty_report_has_no_figures() -> None:
     assert report([], ("layer",)).overall is None
+
+
+def test_a_run_that_was_cancelled_and_lost_its_node_before_it_stopped_is_forgotten() -> None:
+    known = Executions()
+    for fact in [submitted(), *running(), cancelled(), stop_ordered(), lost(), joined(life="2")]:
+        fold(known, fact)
+    assert known.running == {}
