@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from schemas.base import Event
+from schemas.cluster import Node
 from schemas.events import (
     GpusWithheld,
     JobCancelled,
@@ -36,7 +37,7 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import JobId, NodeId, PlacementId, PlanId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Cause, Placement, PlanKind
 from services.placer.causes import causes
@@ -315,15 +316,30 @@ def _save_progress(state: State, placed: Placed, worker: WorkerCheckpointed | Wo
 # ---- nodes
 
 
-def _node_joined(state: State, joined: NodeJoined) -> None:
+def _node_joined(state: State, joined: NodeJoined) -> Iterator[Event]:
     known = state.nodes.get(joined.node_id)
     if known is not None and known.life != joined.life:
         _count_as_gone(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
+        if _gpus(known.whole) != _gpus(joined.node):
+            yield from _take_back(state, joined)
     stale = state.stale.pop(joined.node_id, {})
     if adopted := {key: gpus for key, gpus in stale.items() if key in joined.workers}:
         state.stale[joined.node_id] = adopted
     fold_node(state.nodes, joined, known_node)
     state.gpus_freed(joined.node_id)
+
+
+def _gpus(node: Node) -> tuple[GpuType, int]:
+    return node.gpu_type, node.gpus
+
+
+def _take_back(state: State, joined: NodeJoined) -> Iterator[Event]:
+    """Take back what waits for GPUs of a node that came back with others: it was planned for those before."""
+    for placed in state.on_node(joined.node_id):
+        if isinstance(placed.phase, Waiting):
+            if placed.profile:
+                yield refused(placed, f"node {joined.node_id} came back with other GPUs", joined.at)
+            state.stop(placed, PreemptReason.AGENT_RESTARTED, Cause(node=joined.node_id))
 
 
 def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:

@@ -1,5 +1,7 @@
 """What the placer makes of measurements: who may end one, and what it is ordered to do."""
 
+from msgspec.structs import replace
+
 from schemas.base import Event
 from schemas.events import (
     Outcome,
@@ -11,7 +13,17 @@ from schemas.events import (
     StopOrdered,
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, place, worker_started
+from tests.services.placer.placer_bench import (
+    JOB,
+    OTHER,
+    A,
+    B,
+    Bench,
+    joined,
+    node,
+    place,
+    worker_started,
+)
 from tests.services.placer.test_core import kinds, only
 
 MEASURES = place("profile", OTHER, a=1)
@@ -87,3 +99,13 @@ def test_a_measurement_whose_placement_is_refused_is_stopped() -> None:
         reason="it was not up in time",
     )
     assert kinds(bench.tell(refused)) == [StopOrdered]
+
+
+def test_a_measurement_that_waits_is_refused_once_its_node_has_other_gpus() -> None:
+    bench = Bench(nodes=(A,))
+    bench.start(place("p1", a=4))
+    assert measure(bench) == []
+    h100 = replace(node(A), gpu_type=GpuType("h100"))
+    facts = bench.tell(joined(A, h100, life="2"))
+    assert only(PlacementRefused, facts).placement_id == MEASURES.placement_id
+    assert StartOrdered not in kinds(facts)
