@@ -212,6 +212,8 @@ class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed
     """true: the job gets no GPUs of this type; false: try again in the next round"""
     absent: bool = False
     """its program, folder or image is missing on the node; another node of the type may have it"""
+    whole_workload: bool = False
+    """true: by what it trains alone, so that no job of the workload can use this type"""
 
 
 # ---- plans ------------------------------------------------------------------------------------------

@@ -135,7 +135,8 @@ class Completed(msgspec.Struct, frozen=True):
 class Failed(msgspec.Struct, frozen=True):
     """The worker is gone by a fault of the job. `lasting`: it would fail on this GPU type every time.
 
-    `absent`: its program, folder or image is missing on this node.
+    `absent`: its program, folder or image is missing on this node. `whole_workload`: by what it trains alone,
+    so that every job of its workload would fail on this GPU type.
     """
 
     placement_id: PlacementId
@@ -144,6 +145,7 @@ class Failed(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     absent: bool = False
+    whole_workload: bool = False
 
 
 class Interrupted(msgspec.Struct, frozen=True):

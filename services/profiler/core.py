@@ -8,8 +8,9 @@ too, on idle GPUs only: at once after a job was submitted or a node came, and `s
 since jobs that are planned on them go first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from operator import itemgetter
 
 import msgspec
 
@@ -40,9 +41,9 @@ from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
 from services.profiler.needs import Needs, Types, needs_of, types_of
 from services.profiler.runs import added_runs, opening_runs
-from services.profiler.state import PendingRun, State, UnprofiledJob
+from services.profiler.state import PendingRun, Rules, State, UnprofiledJob
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
-from shared.domain.cluster import round_at
+from shared.domain.cluster import round_at, round_by
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 from shared.domain.iteration import OURS, Law, unhidden_share
 
@@ -83,15 +84,16 @@ class Profiler:
         too. `law`: the equations by which overlap patterns are recognised. `settle_s`: time after which GPUs
         that came free are used to measure.
         """
-        self.state = State(every_job=every_job)
+        self.state = State()
+        self._rules = Rules(attempts=attempts, every_job=every_job)
         self._round_s = round_s
         self._timeout_s = timeout_s
-        self._attempts = attempts
         self._bucket_bytes = bucket_bytes
         self._law = law
         self._at_once = at_once
         self._settle_s = settle_s
-        self._opened = -1
+        self._opened, self._opened_at = -1, 0.0
+        """number of the last round that this life opened, and when"""
         self._last_addition = -1
         """number of the last `ProfilingAdded` that was published; −1: none in this round"""
         self._look_at = inf
@@ -150,26 +152,32 @@ class Profiler:
     # ---- facts
 
     def _learn(self, fact: Event, now: float) -> Effects:
-        fold(self.state, fact, self._attempts)
+        measured_as = self._measured_as(fact) if isinstance(fact, JobProfiled) else None
+        fold(self.state, fact, self._rules)
         if isinstance(fact, NodeEvent):
             self._types = None
         if isinstance(fact, ABOUT_RUNS):
             return list(self._failures(now)) if fact.placement_id in self.state.runs else []
         if isinstance(fact, ProfileFailed | ProfileMeasured):
             self._given_up.discard(fact.placement_id)
-        if isinstance(fact, JobProfiled):
-            self._forget_fits(fact)
-        return [*self._fit_new(), *self._failures(now), *self._verdicts(now, self._touched(fact))]
+        touched = self._touched(fact)
+        if isinstance(fact, JobProfiled) and measured_as is not None:
+            self._forget_fits(measured_as, fact.modules)
+            touched = self._alike(measured_as)
+        return [*self._fit_new(), *self._failures(now), *self._verdicts(now, touched)]
+
+    def _measured_as(self, fact: JobProfiled) -> Fingerprint:
+        """The key of the job's measurements: the one it had before it was profiled, if it was known."""
+        job = self.state.jobs.get(fact.job_id)
+        return job.fingerprint if job else self._rules.measured_as(fact.job_id, fact.workload)
 
     def _touched(self, fact: Event) -> dict[JobId, UnprofiledJob]:
-        """The jobs of which `fact` may have completed the profile."""
+        """The jobs of which `fact` may have completed the profile, unless it is a `JobProfiled`."""
         jobs = self.state.jobs
         match fact:
             case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
                 return {job_id: jobs[job_id]} if job_id in jobs else {}
-            case JobProfiled(job_id=job_id, workload=workload):
-                return self._alike(self.state.measured_as(job_id, workload))
-            case JobCancelled() | JobRejected():
+            case JobProfiled() | JobCancelled() | JobRejected():
                 return {}
             case _:
                 return jobs
@@ -181,14 +189,15 @@ class Profiler:
     # ---- rounds
 
     def _boundary(self) -> float:
-        return (max(self.state.round, self._opened) + 1) * self._round_s
+        last = (self._opened, self._opened_at), (self.state.round, self.state.opened_at)
+        return (round_by(*max(last, key=itemgetter(0)), self._round_s) + 1) * self._round_s
 
     def _open_round(self, now: float) -> Effects:
         if now < self._boundary():
             return []
         last = max(self.state.round, self._opened)
-        self._opened = max(round_at(now, self._round_s), last + 1)
-        runs = opening_runs(self.state, self._fits, self._types_there(), self._opened, self._attempts)
+        self._opened, self._opened_at = max(round_at(now, self._round_s), last + 1), now
+        runs = opening_runs(self.state, self._fits, self._types_there(), self._opened, self._rules.attempts)
         return [Publish(ProfilingPlanned(at=now, round=self._opened, runs=runs))]
 
     # ---- within a round
@@ -216,7 +225,7 @@ class Profiler:
         on_the_way = self._last_addition >= self.state.additions or self._opened > self.state.round
         if not self._at_once or on_the_way or self.state.round < 0 or now >= self._boundary():
             return []
-        runs = added_runs(self.state, self._fits, self._types_there(), self._attempts)
+        runs = added_runs(self.state, self._fits, self._types_there(), self._rules.attempts)
         if not runs:
             return []
         self._last_addition = self.state.additions
@@ -250,7 +259,7 @@ class Profiler:
                 gpu_type=plan.gpu_type,
                 node_id=plan.node_id,
                 reason=reason,
-                final=not run.excused and tries + 1 >= self._attempts,
+                final=not run.excused and tries + 1 >= self._rules.attempts,
             )
         )
 
@@ -271,9 +280,8 @@ class Profiler:
             self._fits[fingerprint, gpu_type] = msgspec.structs.replace(modules, unhidden=unhidden)
         return list(self._verdicts(now, self._alike(fingerprint)))
 
-    def _forget_fits(self, fact: JobProfiled) -> None:
-        fingerprint = self.state.measured_as(fact.job_id, fact.workload)
-        for gpu_type in fact.modules:
+    def _forget_fits(self, fingerprint: Fingerprint, gpu_types: Iterable[GpuType]) -> None:
+        for gpu_type in gpu_types:
             self._fits.pop((fingerprint, gpu_type), None)
             self._asked.discard((fingerprint, gpu_type))
 
@@ -282,7 +290,7 @@ class Profiler:
             return
         types = self._types_there()
         for job_id, job in jobs.items():
-            needs = needs_of(job, self.state, self._fits, types, self._attempts)
+            needs = needs_of(job, self.state, self._fits, types, self._rules.attempts)
             if not needs.settled:
                 continue
             if needs.usable:

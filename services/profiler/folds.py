@@ -34,7 +34,7 @@ from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, types_of
-from services.profiler.state import Exclusion, PendingRun, State, UnprofiledJob
+from services.profiler.state import Exclusion, PendingRun, Rules, State, UnprofiledJob
 from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
@@ -47,28 +47,27 @@ F = TypeVar("F")
 V = TypeVar("V")
 
 
-def fold(state: State, fact: Event, attempts: int) -> None:
-    """Change `state` by one fact of `FOLDS`. `attempts`: failed runs after which a type is excluded."""
-    FOLDS[type(fact)](state, fact, attempts)
+def fold(state: State, fact: Event, rules: Rules) -> None:
+    """Change `state` by one fact of `FOLDS`."""
+    FOLDS[type(fact)](state, fact, rules)
 
 
 # ---- jobs
 
 
-def _submitted(state: State, fact: JobSubmitted, _: int) -> None:
-    state.jobs[fact.job_id] = UnprofiledJob(
-        spec=fact.spec, fingerprint=state.measured_as(fact.job_id, fact.spec.workload)
-    )
+def _submitted(state: State, fact: JobSubmitted, rules: Rules) -> None:
+    fingerprint = rules.measured_as(fact.job_id, fact.spec.workload)
+    state.jobs[fact.job_id] = UnprofiledJob(spec=fact.spec, fingerprint=fingerprint)
 
 
-def _profiled(state: State, fact: JobProfiled, _: int) -> None:
-    fingerprint = state.measured_as(fact.job_id, fact.workload)
+def _profiled(state: State, fact: JobProfiled, rules: Rules) -> None:
     job = state.jobs.pop(fact.job_id, None)
+    fingerprint = job.fingerprint if job else rules.measured_as(fact.job_id, fact.workload)
     _remember(state.modules, fingerprint, fact.modules)
     if job is not None:
-        lasting = {gpu_type: one.reason for gpu_type, one in job.excluded.items() if one.final}
-        if lasting:
-            _remember(state.unfit, fingerprint, lasting)
+        unfit = {gpu_type: one.reason for gpu_type, one in job.excluded.items() if one.whole_workload}
+        if unfit:
+            _remember(state.unfit, fingerprint, unfit)
     raw = state.raw.get(fingerprint, {})
     left = {gpu_type: one for gpu_type, one in raw.items() if gpu_type not in fact.modules}
     state.raw.pop(fingerprint, None)
@@ -76,7 +75,7 @@ def _profiled(state: State, fact: JobProfiled, _: int) -> None:
         state.raw[fingerprint] = left
 
 
-def _dropped(state: State, fact: JobCancelled | JobRejected, _: int) -> None:
+def _dropped(state: State, fact: JobCancelled | JobRejected, _: Rules) -> None:
     state.jobs.pop(fact.job_id, None)
     for run in state.runs.values():
         if run.plan.job_id == fact.job_id:
@@ -86,13 +85,14 @@ def _dropped(state: State, fact: JobCancelled | JobRejected, _: int) -> None:
 # ---- runs
 
 
-def _planned(state: State, fact: ProfilingPlanned, _: int) -> None:
-    state.round = max(state.round, fact.round)
+def _planned(state: State, fact: ProfilingPlanned, _: Rules) -> None:
+    if fact.round > state.round:
+        state.round, state.opened_at = fact.round, fact.at
     _expect(state, fact)
     _count_away(state)
 
 
-def _added(state: State, fact: ProfilingAdded, _: int) -> None:
+def _added(state: State, fact: ProfilingAdded, _: Rules) -> None:
     state.additions = max(state.additions, fact.number + 1)
     _expect(state, fact)
     for plan in fact.runs:
@@ -142,7 +142,7 @@ def _end(state: State, placement_id: PlacementId) -> PendingRun | None:
     return run
 
 
-def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
+def _measured(state: State, fact: ProfileMeasured, rules: Rules) -> None:
     if not _is_asked(state, fact):
         return
     run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
@@ -159,7 +159,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
     wrong = objection(measurement)
     if wrong is not None:
         if run is not None:
-            _count_failure(job, fact.gpu_type, Exclusion(wrong, final=False), attempts)
+            _count_failure(job, fact.gpu_type, Exclusion(wrong, whole_workload=False), rules.attempts)
         return
     if job is not None:
         job.measured = True
@@ -168,7 +168,7 @@ def _measured(state: State, fact: ProfileMeasured, attempts: int) -> None:
         _remember(state.raw, fingerprint, {fact.gpu_type: measurement})
 
 
-def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
+def _failed(state: State, fact: ProfileFailed, rules: Rules) -> None:
     """Count a failed run, once: a report about a run that has ended changes nothing.
 
     Facts of earlier versions have other ids, so after an upgrade a report may come a second time.
@@ -181,8 +181,8 @@ def _failed(state: State, fact: ProfileFailed, attempts: int) -> None:
         job.absent[fact.node_id] = fact.reason
         job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
     elif fact.final or not run.excused:
-        limit = 1 if fact.final else attempts
-        _count_failure(job, fact.gpu_type, Exclusion(fact.reason, final=fact.final), limit)
+        limit = 1 if fact.final else rules.attempts
+        _count_failure(job, fact.gpu_type, Exclusion(fact.reason, fact.whole_workload), limit)
 
 
 def _count_failure(job: UnprofiledJob | None, gpu_type: GpuType, exclusion: Exclusion, attempts: int) -> None:
@@ -193,17 +193,17 @@ def _count_failure(job: UnprofiledJob | None, gpu_type: GpuType, exclusion: Excl
         job.excluded[gpu_type] = exclusion
 
 
-def _refused(state: State, fact: PlacementRefused, _: int) -> None:
+def _refused(state: State, fact: PlacementRefused, _: Rules) -> None:
     if fact.placement_id in state.runs:
         _excuse(state.runs[fact.placement_id], fact.reason)
 
 
-def _ordered(state: State, fact: StartOrdered, _: int) -> None:
+def _ordered(state: State, fact: StartOrdered, _: Rules) -> None:
     if fact.node_id in state.workers:
         state.workers[fact.node_id][fact.placement_id] = fact.gang.on(fact.node_id)
 
 
-def _started(state: State, fact: WorkerStarted, _: int) -> None:
+def _started(state: State, fact: WorkerStarted, _: Rules) -> None:
     if fact.node_id in state.workers:
         state.workers[fact.node_id][fact.placement_id] = len(fact.gpu_indices)
     run = state.runs.get(fact.placement_id)
@@ -211,7 +211,7 @@ def _started(state: State, fact: WorkerStarted, _: int) -> None:
         run.started_at = fact.at
 
 
-def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
+def _stopped(state: State, fact: WorkerStopped, _: Rules) -> None:
     state.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
     run = state.runs.get(fact.placement_id)
     if run is None or run.failure or run.plan.node_id != fact.node_id:
@@ -223,17 +223,20 @@ def _stopped(state: State, fact: WorkerStopped, _: int) -> None:
 # ---- nodes
 
 
-def _joined(state: State, fact: NodeJoined, _: int) -> None:
+def _joined(state: State, fact: NodeJoined, _: Rules) -> None:
     fold_node(state.nodes, fact, known_node)
     before = state.workers.get(fact.node_id, {})
     state.workers[fact.node_id] = {pid: gpus for pid, gpus in before.items() if pid in fact.workers}
     for placement_id, run in state.runs.items():
-        here = run.plan.node_id == fact.node_id
-        if here and run.started_at is not None and placement_id not in fact.workers:
+        if run.plan.node_id != fact.node_id or placement_id in fact.workers:
+            continue
+        if run.started_at is not None:
             _excuse(run, "the agent restarted")
+        elif run.plan.gpu_type != fact.node.gpu_type:
+            _excuse(run, "the node came back with other GPUs")
 
 
-def _lost(state: State, fact: NodeLost, _: int) -> None:
+def _lost(state: State, fact: NodeLost, _: Rules) -> None:
     fold_node(state.nodes, fact, known_node)
     for run in state.runs.values():
         if run.plan.node_id == fact.node_id:
@@ -241,7 +244,7 @@ def _lost(state: State, fact: NodeLost, _: int) -> None:
 
 
 def _node_changed(
-    state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld, _: int
+    state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld, _: Rules
 ) -> None:
     fold_node(state.nodes, fact, known_node)
 
@@ -257,7 +260,7 @@ def _remember(table: dict[F, dict[GpuType, V]], fingerprint: F, more: Mapping[Gp
         del table[next(iter(table))]
 
 
-Fold = Callable[[State, Any, int], None]
+Fold = Callable[[State, Any, Rules], None]
 
 FOLDS: dict[type[Event], Fold] = {
     JobSubmitted: _submitted,

@@ -11,9 +11,21 @@ from shared.domain.nodes import KnownNode
 
 class Exclusion(msgspec.Struct, frozen=True):
     reason: str
-    final: bool
-    """true: the agent was sure that the job never runs on the type. If the workload runs on another type,
-    this holds for all jobs of the workload"""
+    whole_workload: bool
+    """true: it is no fault of the job. If the workload runs on another type, this holds for all jobs of it"""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the folds need to know of the settings. No part of the state, since a restart may change it."""
+
+    attempts: int
+    """failed runs after which a type is excluded"""
+    every_job: bool = False
+    """true: every job is measured, even if its workload was measured before"""
+
+    def measured_as(self, job_id: JobId, workload: Workload) -> Fingerprint:
+        """The key of a job's measurements: its workload's fingerprint or, with `every_job`, its own id."""
+        return Fingerprint(job_id) if self.every_job else workload.fingerprint
 
 
 class UnprofiledJob(msgspec.Struct, kw_only=True):
@@ -21,7 +33,7 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
 
     spec: JobSpec
     fingerprint: Fingerprint
-    """key of its measurements: see `State.measured_as`"""
+    """key of its measurements: see `Rules.measured_as`"""
     failed_runs: dict[GpuType, int] = {}
     added: list[GpuType] = []
     """types on which it was measured within a round; if that failed, the next try is in a round's opening"""
@@ -48,10 +60,10 @@ class PendingRun(msgspec.Struct, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
-    every_job: bool = False
-    """true: every job is measured, even if its workload was measured before"""
     round: int = -1
     """number of the last round that was opened"""
+    opened_at: float | None = None
+    """when it was opened; None: that was not kept, or there is none"""
     additions: int = 0
     """how often runs were added within a round"""
     jobs: dict[JobId, UnprofiledJob] = {}
@@ -67,7 +79,3 @@ class State(msgspec.Struct, kw_only=True):
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}
     unfit: dict[Fingerprint, dict[GpuType, str]] = {}
     """by workload: types on which it does not run although it runs on others, and why"""
-
-    def measured_as(self, job_id: JobId, workload: Workload) -> Fingerprint:
-        """The key of a job's measurements: its workload's fingerprint or, with `every_job`, its own id."""
-        return Fingerprint(job_id) if self.every_job else workload.fingerprint

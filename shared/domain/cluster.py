@@ -1,9 +1,13 @@
 """Nodes and GPU types: from the file that describes a cluster to what the services compute with."""
 
 from collections.abc import Iterable, Mapping
+from math import floor
 
 from schemas.cluster import ClusterFile, Node
 from schemas.ids import GpuType, NodeId
+
+NEARLY = 1e-6
+"""of a round: a time so near to the next round is of that one, whichever way a division was rounded"""
 
 
 class InvalidCluster(ValueError):
@@ -59,3 +63,12 @@ def usable_gpus(gpu_types: Iterable[GpuType], counts: Mapping[GpuType, int]) -> 
 def round_at(now: float, round_s: float) -> int:
     """The number of the round that `now` falls in: rounds are counted from cluster time 0."""
     return int(now // round_s)
+
+
+def round_by(number: int, at: float | None, round_s: float) -> int:
+    """The number, by the present length of rounds, of a round in which something was done at `at`.
+
+    `number`: the one that it was given, which is too high if rounds were shorter then. `at`: None if that is
+    not known.
+    """
+    return number if at is None else min(number, floor(at / round_s + NEARLY))

@@ -222,7 +222,7 @@ class EmulatedRunner:
         try:
             measured = self._world.profile(order.spec, node, iterations=iterations, key=order.placement_id)
         except DoesNotFit as error:
-            self._end(worker, Failed(order.placement_id, str(error), lasting=True))
+            self._end(worker, _does_not_fit(worker, error))
             return
         done = Profiled(order.placement_id, measured)
         self._wait(
@@ -244,7 +244,7 @@ class EmulatedRunner:
                 order.spec, order.nodes, order.gang, key=_key(order), index=worker.stretches
             )
         except DoesNotFit as error:
-            self._end(worker, Failed(order.placement_id, str(error), lasting=True))
+            self._end(worker, _does_not_fit(worker, error))
             return
         assert stretch.throughput > 0, "a gang that fits makes progress"
         worker.stretches += 1
@@ -280,7 +280,7 @@ class EmulatedRunner:
             rota.check(worker)
         except DoesNotFit as error:
             if worker.progress is not None:  # otherwise another node leads the job, and reports it
-                self._end(worker, Failed(worker.order.placement_id, str(error), lasting=True))
+                self._end(worker, _does_not_fit(worker, error))
         else:
             rota.join(worker)
 
@@ -323,6 +323,10 @@ class EmulatedRunner:
             self._report(observed)
             self._print(worker, trained, progress)
         self._run_on(worker, progress)
+
+
+def _does_not_fit(worker: EmulatedWorker, error: DoesNotFit) -> Failed:
+    return Failed(worker.order.placement_id, str(error), lasting=True, whole_workload=True)
 
 
 def _progress(order: StartOrdered, now: float) -> Progress:

@@ -184,7 +184,8 @@ def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobReje
 
 
 def _round_opened(state: State, fact: ProfilingPlanned) -> None:
-    state.opened_round = max(state.opened_round, fact.round)
+    if fact.round > state.opened_round:
+        state.opened_round, state.opened_at = fact.round, fact.at
     state.claims.reserve(fact)
 
 
@@ -203,7 +204,7 @@ def _plan_published(state: State, fact: PlanPublished) -> None:
     state.token = fact.token
     state.memory, state.memory_of = fact.memory, fact.policy
     if fact.kind == PlanKind.FIRST:
-        state.planned_round = max(state.planned_round, fact.round)
+        state.planned_round, state.planned_at = fact.round, fact.at
     unfinished = [placement for placement in fact.placements if placement.job_id in state.jobs]
     for placement in unfinished:
         _take_other_turns(state, placement, fact.at)

@@ -54,7 +54,7 @@ from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.decision import Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
-from shared.domain.cluster import round_at
+from shared.domain.cluster import round_at, round_by
 from shared.domain.core import Asked, Effects, Input, Publish, Work, WorkFailed
 
 NO_ESTIMATES = "no estimates at all: running jobs were kept, none started"
@@ -234,8 +234,10 @@ class Planner:
     def _next(self, calls: Mapping[Trigger, PlanKind], now: float) -> tuple[float, Call]:
         opening = None
         if Trigger.ROUND in calls:
-            state = self.state
-            opening = self._schedule.opening(now, planned=state.planned_round, opened=state.opened_round)
+            state, round_s = self.state, self._settings.round_s
+            planned = round_by(state.planned_round, state.planned_at, round_s)
+            opened = round_by(state.opened_round, state.opened_at, round_s)
+            opening = self._schedule.opening(now, planned=planned, opened=opened)
         return self._schedule.next(now, opening)
 
     def _kind(self, call: Call, policy: Known, now: float) -> PlanKind | None:

@@ -96,8 +96,11 @@ class State(msgspec.Struct, kw_only=True):
     """cluster time from which the restart budget allows moves again (see `staying`)"""
     opened_round: int = -1
     """the last round the profiler opened"""
+    opened_at: float | None = None
     planned_round: int = -1
     """the last round with a first plan"""
+    planned_at: float | None = None
+    """when that plan was published; as with `opened_at`, None: it was not kept, or there is none"""
     plans: int = 0
     """plans published so far; makes ids unique"""
     token: int = 0

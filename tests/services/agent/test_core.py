@@ -287,10 +287,10 @@ def test_a_measurement_is_published_and_ends_its_worker() -> None:
 def test_a_measurement_that_fails_does_not_fail_the_job(lasting: bool) -> None:  # noqa: FBT001
     bench = Bench()
     bench.tell(start(profile_iterations=10))
-    failed, stopped = bench.tell(Failed(P1, "out of memory", lasting=lasting))
+    failed, stopped = bench.tell(Failed(P1, "out of memory", lasting=lasting, whole_workload=lasting))
     assert isinstance(failed, ProfileFailed)
     assert isinstance(stopped, WorkerStopped)
-    assert (failed.final, failed.reason) == (lasting, "out of memory")
+    assert (failed.final, failed.whole_workload, failed.reason) == (lasting, lasting, "out of memory")
     assert stopped.outcome is Outcome.COMPLETED
 
 

@@ -12,6 +12,7 @@ from schemas.placement import Configuration, Gang
 from schemas.plans import Layer, PlanKind
 from schemas.settings import Settings
 from services.planner.core.planner import Planner
+from services.planner.core.state import State
 from services.planner.core.tasks import Leadership, Look, Prepare, Prepared, Resolve, Resolved
 from services.planner.policies.contract.checks import misfit
 from services.planner.policies.contract.configurations import Configurations
@@ -24,6 +25,7 @@ from services.planner.solver.effort import Effort
 from services.planner.work.steps import Decide, PolicyFailed, Want, decided_by, looked_at, wanted_by
 from shared.domain.core import Effect, Effects, Input, Publish, Work, WorkFailed
 from shared.domain.policy_names import written
+from shared.runtime.shell.snapshots import packed, unpacked
 
 MODELLED = Effort(modelled=True, node_limit=200)
 FAST = GpuType("a")
@@ -176,6 +178,15 @@ class Stage:
             self.core.state.seq = len(self.facts)
             self.core.handle(fact, fact.at)
         self._do(self.core.resume(self.now))
+
+    def restart(self, settings: Settings) -> None:
+        """A new life from a snapshot, with other settings."""
+        _, state, _ = unpacked(packed(0, self.core.state, []), State)
+        self.settings = settings
+        self.core = Planner(settings, effort=MODELLED, grace_s=2.0)
+        self.core.state = state
+        self._do(self.core.resume(self.now))
+        self.lead(2)
 
     def hear_of(self, policy: str) -> None:
         """A look at a policy is answered late."""

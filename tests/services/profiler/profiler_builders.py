@@ -24,9 +24,11 @@ from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured
 from services.profiler.core import Profiler
+from services.profiler.state import State
 from services.profiler.tasks import Fit
 from services.profiler.work.workers import fit
 from shared.domain.core import Effect, Publish, Work
+from shared.runtime.shell.snapshots import packed, unpacked
 
 ROUND_S = 360.0
 SETTLE_S = 0.5
@@ -137,7 +139,9 @@ def measured(run: ProfileRun, numbers: Measured | None = None) -> ProfileMeasure
     )
 
 
-def failed(run: ProfileRun, *, final: bool = True, reason: str = "out of memory") -> ProfileFailed:
+def failed(
+    run: ProfileRun, *, final: bool = True, whole_workload: bool = False, reason: str = "out of memory"
+) -> ProfileFailed:
     return ProfileFailed(
         at=410.0,
         job_id=run.job_id,
@@ -146,6 +150,7 @@ def failed(run: ProfileRun, *, final: bool = True, reason: str = "out of memory"
         node_id=run.node_id,
         reason=reason,
         final=final,
+        whole_workload=whole_workload,
     )
 
 
@@ -164,9 +169,10 @@ class Driver:
         timeout_s: float = 600.0,
         at_once: bool = False,
         every_job: bool = False,
+        round_s: float = ROUND_S,
     ) -> None:
         self.core = profiler or Profiler(
-            round_s=ROUND_S,
+            round_s=round_s,
             timeout_s=timeout_s,
             attempts=attempts,
             at_once=at_once,
@@ -176,6 +182,13 @@ class Driver:
         self.stream: list[Event] = []
         self._ids: set[str] = set()
         self.now = 0.0
+
+    def after(self, earlier: "Driver") -> "Driver":
+        """Go on where an earlier life ended, from its snapshot."""
+        _, self.core.state, _ = unpacked(packed(0, earlier.core.state, []), State)
+        self.now = earlier.now
+        self.perform(self.core.resume(self.now))
+        return self
 
     def tell(self, *facts: Event) -> "Driver":
         for fact in facts:

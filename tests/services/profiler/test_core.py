@@ -18,7 +18,7 @@ from schemas.events import (
     ProfileRun,
     ProfilingPlanned,
 )
-from schemas.ids import GpuType, NodeId, PlanId
+from schemas.ids import GpuType, JobId, NodeId, PlanId
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.core import Profiler
 from services.profiler.state import State
@@ -163,9 +163,29 @@ def test_a_type_with_a_lasting_failure_is_unusable() -> None:
 def test_a_workload_that_failed_on_a_type_is_not_measured_there_again() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
     first, second = driver.next_round()
-    driver.tell(failed(first), measured(second), submitted("j2"))
+    driver.tell(failed(first, whole_workload=True), measured(second), submitted("j2"))
     assert driver.all(JobProfiled)[-1].known
     assert driver.all(JobProfiled)[-1].unusable == {"A": "out of memory"}
+
+
+def test_a_job_s_own_failure_on_a_type_says_nothing_of_the_next_one_of_its_workload() -> None:
+    """It asked for too little main memory, say, which is no part of the workload."""
+    driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
+    first, second = driver.next_round()
+    driver.tell(failed(first), measured(second), submitted("j2"))
+    assert driver.all(JobProfiled)[-1].unusable == {"A": "out of memory"}
+    [again] = driver.next_round()
+    driver.tell(measured(again))
+    assert sorted(driver.all(JobProfiled)[-1].modules) == ["A", "B"]
+
+
+def test_measurements_that_took_too_long_bar_no_other_job() -> None:
+    driver = Driver(timeout_s=100.0, attempts=1).tell(joined("a0", "A"), joined("b0", "B"), submitted("j1"))
+    first, second = driver.next_round()
+    driver.tell(measured(second), started("a0", first.placement_id, at=driver.now)).until(driver.now + 150.0)
+    assert list(driver.all(JobProfiled)[-1].unusable) == ["A"]
+    driver.tell(submitted("j2"))
+    assert [run.gpu_type for run in driver.next_round()] == ["A"]
 
 
 def test_a_job_that_runs_on_no_type_is_rejected_with_the_reasons() -> None:
@@ -242,6 +262,16 @@ def test_a_run_that_never_starts_is_given_up() -> None:
     driver.next_round()
     driver.until(ROUND_S + 100.0)
     assert driver.all(ProfileFailed)[0].reason == "it did not start in time"
+
+
+def test_a_run_planned_for_other_gpus_than_the_node_came_back_with_counts_as_no_attempt() -> None:
+    driver = Driver(attempts=1).tell(joined("a0", "A"), joined("a1", "A"), submitted(gpu_types=["A"]))
+    [run] = driver.next_round()
+    driver.tell(joined(run.node_id, "B", life="2"))
+    [fact] = driver.all(ProfileFailed)
+    assert (fact.gpu_type, fact.final) == ("A", False)
+    [again] = driver.next_round()
+    assert again.node_id != run.node_id
 
 
 def test_a_lost_node_ends_its_runs_without_counting_them() -> None:
@@ -409,3 +439,30 @@ def test_a_failed_fit_is_refused_with_the_reason() -> None:
     core = Profiler(round_s=ROUND_S, timeout_s=600, attempts=3)
     failed_fit = WorkFailed(FitTimes(3, (0.1,)), "no memory")
     assert core.handle(failed_fit, 0.0) == [Reply(3, Refused(reason="no memory"))]
+
+
+@pytest.mark.parametrize("round_s", [2 * ROUND_S, ROUND_S / 2, 250.0])
+def test_rounds_go_on_after_a_restart_with_rounds_of_another_length(round_s: float) -> None:
+    """Each is opened once, at its boundary, and under a number that no earlier one has."""
+    earlier = Driver().tell(joined(), submitted("j1")).until(1_000 * ROUND_S + 5.0)
+    driver = Driver(round_s=round_s).after(earlier)
+    driver.until(earlier.now + 10 * round_s)
+    opened = driver.all(ProfilingPlanned)
+    late = opened[0].at == earlier.now  # rounds have become shorter
+    assert len(opened) == 10 + late
+    assert [fact.at % round_s for fact in opened[late:]] == pytest.approx([0.0] * 10, abs=1e-6)
+    numbers = [earlier.core.state.round, *(fact.round for fact in opened)]
+    assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("every_job", [True, False])
+def test_whether_known_workloads_are_measured_may_change_with_a_restart(every_job: bool) -> None:  # noqa: FBT001
+    earlier = Driver(every_job=not every_job).tell(joined(), submitted("j1"), submitted("j2"))
+    first = earlier.next_round()[0]
+    earlier.tell(measured(first))
+    driver = Driver(every_job=every_job).after(earlier)
+    driver.tell(submitted("j3"), submitted("j4"))
+    driver.tell(*(measured(run) for run in driver.next_round()))
+    known = {fact.job_id: fact.known for fact in (*earlier.all(JobProfiled), *driver.all(JobProfiled))}
+    assert (known[JobId("j3")], known[JobId("j4")]) == (False, not every_job)
+    assert not driver.core.state.jobs.keys() & {"j1", "j3", "j4"}

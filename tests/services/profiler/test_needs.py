@@ -87,10 +87,10 @@ def test_a_measurement_that_is_not_fitted_yet_is_waited_for() -> None:
 def test_a_type_on_which_the_job_or_its_workload_failed_is_excluded() -> None:
     state = state_of(n1="A", n2="B", n3="C")
     state.unfit = {OURS: {B: "too old"}, THEIRS: {C: "too new"}}
-    found = needs(state, job(excluded={A: Exclusion("out of memory", final=True)}))
+    found = needs(state, job(excluded={A: Exclusion("out of memory", whole_workload=True)}))
     assert found.excluded == {A: "out of memory", B: "too old"}
     assert (found.failed, found.wanted, found.pending) == (True, (C,), False)
-    settled = needs(state, job("A", "B", excluded={A: Exclusion("out of memory", final=True)}))
+    settled = needs(state, job("A", "B", excluded={A: Exclusion("out of memory", whole_workload=True)}))
     assert settled.settled
 
 

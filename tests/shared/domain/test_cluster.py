@@ -1,10 +1,12 @@
 """From a cluster file to nodes, and what can be said of them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.cluster import ClusterFile, GpuTypeFile, NodeGroup
 from schemas.ids import GpuType
-from shared.domain.cluster import InvalidCluster, gpus_by_type, nodes_of, round_at, satisfiable
+from shared.domain.cluster import InvalidCluster, gpus_by_type, nodes_of, round_at, round_by, satisfiable
 from tests.fact_builders import K80, V100, a_node
 
 PATHS = GpuTypeFile(link_bandwidth=1e10, network_bandwidth=1e9)
@@ -55,3 +57,25 @@ def test_a_demand_is_satisfiable_if_the_allowed_types_together_have_its_smallest
 
 def test_rounds_are_counted_from_cluster_time_zero() -> None:
     assert [round_at(at, 360) for at in (0, 359.9, 360, 1000)] == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "round_s", "meant"),
+    [
+        (7, 2520.0, 360.0, 7),
+        (7, 2519.9999, 360.0, 7),
+        (100, 36_000.0, 720.0, 50),
+        (101, 36_720.0, 720.0, 51),
+        (50, 36_000.0, 360.0, 50),
+        (100, None, 720.0, 100),
+    ],
+)
+def test_a_round_has_no_higher_number_than_its_time_allows(
+    number: int, at: float | None, round_s: float, meant: int
+) -> None:
+    assert round_by(number, at, round_s) == meant
+
+
+@given(st.integers(0, 10**7), st.floats(1.0, 1e6))
+def test_a_round_that_opens_at_its_boundary_keeps_its_number(number: int, round_s: float) -> None:
+    assert round_by(number, number * round_s, round_s) == number

@@ -151,8 +151,16 @@ def _fault_report(record: WorkerRecord, rank: RankRecord) -> Failed | Interrupte
     placement_id = record.order.placement_id
     reason = "\n".join([_reason(rank, end), *end.lines])
     if _own_fault(rank, end):
-        absent = _absent(record, rank, end)
-        return Failed(placement_id, reason, _lasting(rank, end), end.code, end.signal, absent)
+        too_large = _too_large(rank)
+        return Failed(
+            placement_id,
+            reason,
+            lasting=too_large or end.memory is MemoryState.OVER_LIMIT,
+            exit_code=end.code,
+            signal=end.signal,
+            absent=_absent(record, rank, end),
+            whole_workload=too_large,
+        )
     return Interrupted(placement_id, reason, record.samples_saved, end.code, end.signal)
 
 
@@ -171,10 +179,10 @@ def _own_fault(rank: RankRecord, end: ProcessEnd) -> bool:
     return isinstance(rank.message, FailedMessage) or bool(end.code and not end.killed_by)
 
 
-def _lasting(rank: RankRecord, end: ProcessEnd) -> bool:
-    """Whether the job would fail every time on this GPU type."""
+def _too_large(rank: RankRecord) -> bool:
+    """Whether the GPU's memory is too small for what it trains."""
     said = rank.message.reason if isinstance(rank.message, FailedMessage) else ""
-    return end.memory is MemoryState.OVER_LIMIT or any(text in said for text in NO_GPU_MEMORY)
+    return any(text in said for text in NO_GPU_MEMORY)
 
 
 def _absent(record: WorkerRecord, rank: RankRecord, end: ProcessEnd) -> bool:

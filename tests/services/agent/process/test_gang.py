@@ -172,6 +172,14 @@ def test_a_measurement_out_of_gpu_memory_is_a_lasting_failure() -> None:
     last = last_of(gang.ended(0, ProcessEnd(code=1)))
     assert isinstance(last, Failed)
     assert last.lasting
+    assert last.whole_workload
+
+
+def test_a_measurement_beyond_the_job_s_own_memory_says_nothing_of_other_jobs() -> None:
+    gang = trained(order(profile_iterations=10))
+    last = last_of(gang.ended(0, ProcessEnd(signal=signal.SIGKILL, memory=MemoryState.OVER_LIMIT)))
+    assert isinstance(last, Failed)
+    assert (last.lasting, last.whole_workload) == (True, False)
 
 
 NO_SCRIPT = ProcessEnd(

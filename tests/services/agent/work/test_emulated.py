@@ -220,7 +220,9 @@ def test_measuring_a_job_too_large_for_the_gpu_is_a_lasting_failure() -> None:
     async def scene(play: Play) -> None:
         play.runner.start(start(profile_iterations=10, spec=job(model="huge")), (0,))
 
-    assert played(scene).of(Failed) == [(10.0, Failed(P1, "out of memory", lasting=True))]
+    assert played(scene).of(Failed) == [
+        (10.0, Failed(P1, "out of memory", lasting=True, whole_workload=True))
+    ]
 
 
 def test_training_a_job_too_large_for_the_gpu_fails() -> None:

@@ -1,7 +1,10 @@
 """First plans: when a round is planned, from what, and what is published."""
 
+import pytest
+
 from schemas.plans import PlanKind
 from schemas.plans import Stage as Made
+from schemas.settings import Settings
 from tests.fact_builders import (
     config,
     in_queue,
@@ -105,3 +108,28 @@ def test_a_first_plan_that_outlasts_its_round_is_published_and_the_present_round
     stage.work_s = 800.0
     stage.until(1700.0)
     assert [(made.at, made.round) for made in stage.plans] == [(802.0, 0), (1602.0, 2)]
+
+
+@pytest.mark.parametrize("round_s", [720.0, 180.0, 250.0])
+def test_rounds_are_planned_after_a_restart_with_rounds_of_another_length(round_s: float) -> None:
+    stage = cluster(*in_queue(demand=(8,)))
+    stage.until(100 * 360.0 + 5.0)
+    stage.restart(Settings(round_s=round_s))
+    begun, known = stage.now, len(stage.plans)
+    stage.until(begun + 10 * round_s)
+    firsts = [made.at for made in stage.plans[known:] if made.kind == PlanKind.FIRST]
+    at_boundaries = [at for at in firsts if at > begun + 5.0]
+    assert [at % round_s for at in at_boundaries] == pytest.approx([2.0] * len(at_boundaries))
+    assert 9 <= len(at_boundaries) <= 10
+    assert len(firsts) - len(at_boundaries) <= 1
+
+
+def test_the_profiler_s_numbers_of_shorter_rounds_do_not_open_the_longer_ones_that_follow() -> None:
+    """After the change it numbers rounds on from the last, so as not to use a number twice."""
+    stage = cluster(*in_queue(demand=(8,)), opened(number=100, at=36_000.0))
+    stage.restart(Settings(round_s=720.0))
+    boundary = 51 * 720.0
+    stage.until(boundary + 1.0)
+    assert stage.plan.at < boundary
+    stage.tell(opened(number=101, at=boundary + 1.0))
+    assert stage.plan.at == boundary + 1.0
