@@ -47,3 +47,15 @@ async def test_an_image_that_is_not_there_is_named() -> None:
         last = await node.ended()
         assert isinstance(last, Failed)
         assert "no/such/image" in last.reason
+
+
+async def test_more_memory_than_the_job_asked_for_is_its_own_failure() -> None:
+    async with running_node() as node:
+        words = ("python", "-c", "bytearray(300_000_000)")
+        await node.trained(order(command=words, image=IMAGE, memory=64e6))
+        last = await node.ended()
+        assert isinstance(last, Failed), last
+        assert (last.reason.splitlines()[0], last.lasting) == (
+            "rank 0: more main memory than the job asked for", True,
+        )  # fmt: skip
+        assert containers() == []

@@ -1,6 +1,8 @@
 """Runs a rank in a container: a prefix to its command, for docker or podman.
 
-The engine puts the processes into control groups of its own, so it sets their limits and kills them.
+The engine puts the processes into control groups of its own, so it sets their limits, kills them, and knows
+whether the kernel killed one for want of memory. It knows that until the container is removed. The agent
+removes it at the end of the worker.
 """
 
 import shutil
@@ -15,6 +17,9 @@ from shared.domain.folders import plain_name
 
 ENGINES = ("docker", "podman")
 REMOVAL_LIMIT_S = 20.0
+ANSWER_LIMIT_S = 20.0
+OUT_OF_MEMORY = "{{.State.OOMKilled}}"
+"""template of an engine's answer about a container"""
 MARKS = ':,"'
 """characters that separate the parts of an engine's option"""
 
@@ -70,7 +75,7 @@ def wrapped(container: Container, spec: JobSpec, command: Sequence[str]) -> tupl
     limits = [f"--memory={spec.memory:.0f}"] if spec.memory is not None else []
     limits += [f"--cpus={spec.cpus:g}"] if spec.cpus is not None else []
     return (
-        *(container.engine, "run", "--rm", "--init", "--network=host", "--ipc=host"),
+        *(container.engine, "run", "--init", "--network=host", "--ipc=host"),
         *("--cap-drop=ALL", "--security-opt=no-new-privileges"),
         "--entrypoint=",
         f"--name={container.name}",
@@ -100,6 +105,23 @@ def remove(engine: str, names: Iterable[str]) -> None:
         stderr=subprocess.DEVNULL,
         timeout=REMOVAL_LIMIT_S,
     )
+
+
+def out_of_memory(engine: str, names: Iterable[str]) -> int:
+    """The number of these containers in which the kernel killed a process for want of memory. Blocks.
+
+    Raises OSError, and TimeoutExpired if the engine does not answer.
+    """
+    answer = subprocess.run(  # noqa: S603 - the engine's program, found on our path
+        [engine, "inspect", f"--format={OUT_OF_MEMORY}", *names],
+        check=False,  # one that never came to be makes it fail; it still answers about the others
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=ANSWER_LIMIT_S,
+        text=True,
+    )
+    return answer.stdout.split().count("true")
 
 
 def _devices(container: Container) -> list[str]:

@@ -19,7 +19,7 @@ from services.agent.process.folders import RankFiles, make_worker
 from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import MemoryState
 from services.agent.process.host import Host
-from services.agent.process.kernel.cgroups import Group
+from services.agent.process.kernel.cgroups import Group, OutOfMemory
 from services.agent.process.kernel.identities import identity_of
 from services.agent.process.kernel.process_scan import has_variable
 from services.agent.process.kernel.spawning import Account, NoAccount, ProcessSpec, reach, start_process
@@ -127,11 +127,20 @@ class Launcher:
 
     def memory(self) -> MemoryState:
         """Whether the kernel killed a process of the worker for want of memory, and at which limit."""
-        found = self._processes.out_of_memory()
+        found = self._out_of_memory()
         if not found.kills:
             return MemoryState.ENOUGH
         limited = self._order.spec.memory is not None and found.at_limit
         return MemoryState.OVER_LIMIT if limited else MemoryState.NODE_FULL
+
+    def _out_of_memory(self) -> OutOfMemory:
+        engine = self._engine()
+        if engine is None:
+            return self._processes.out_of_memory()
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            killed = containers.out_of_memory(engine, self._container_names())
+            return OutOfMemory(kills=killed, at_limit=killed)
+        return OutOfMemory()
 
     async def all_gone(self) -> None:
         """Wait until no process of the worker is left."""
@@ -141,11 +150,9 @@ class Launcher:
 
     async def kill(self) -> None:
         """Kill all processes of the worker."""
-        engine = containers.engine() if self._order.spec.image else None
-        if engine:
-            names = [self._container_name(claim.rank) for claim in self._claim.ranks]
+        if engine := self._engine():
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                await asyncio.to_thread(containers.remove, engine, names)
+                await asyncio.to_thread(containers.remove, engine, self._container_names())
         await asyncio.to_thread(self._processes.kill)
 
     async def remove(self) -> None:
@@ -260,6 +267,13 @@ class Launcher:
 
     def _container_name(self, rank: int) -> str:
         return f"hopyard-{self._order.placement_id}-{rank}"
+
+    def _container_names(self) -> list[str]:
+        return [self._container_name(claim.rank) for claim in self._claim.ranks]
+
+    def _engine(self) -> str | None:
+        """The engine in whose containers the ranks run; None: they run in none."""
+        return containers.engine() if self._order.spec.image else None
 
 
 def _new_claim(
