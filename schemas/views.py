@@ -149,7 +149,7 @@ class NodeView(Message, frozen=True, kw_only=True):
     withheld: dict[int, str] = {}
     """GPUs that no job gets, by index, with the reason"""
     reason: str = ""
-    """why it drains; empty: no reason was given"""
+    """why it drains or leaves; empty: no reason was given"""
     left_s: float | None = None
     """cluster seconds until it goes away; null: not known to go away"""
 

@@ -83,7 +83,7 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
     return NodeView(
         node=known.whole,
         withheld=known.withheld,
-        reason=known.drained_for,
+        reason=known.leaving_for or known.drained_for,
         state=node_state(known),
         gpus_free=_free(known) if known.alive else 0,
         jobs=jobs,

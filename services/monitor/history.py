@@ -15,6 +15,7 @@ from schemas.base import Event
 from schemas.events import (
     JobSubmitted,
     NodeDrained,
+    NodeEvent,
     NodeJoined,
     NodeLost,
     NodeRestored,
@@ -175,27 +176,23 @@ def _trim(history: History, kept: list[Any], most: int) -> None:
 # ---- nodes
 
 
-def _joined(history: History, _: Ledger, fact: NodeJoined) -> None:
+def _joined(history: History, ledger: Ledger, fact: NodeJoined) -> None:
     _close_holdings(history, fact.node_id, fact.at, AGENT_RESTARTED, but=fact.workers)
-    _close_spell(history, fact.node_id, LOST, fact.at)
-    _close_spell(history, fact.node_id, LEAVING, fact.at)
+    _node_changed(history, ledger, fact)
 
 
-def _lost(history: History, _: Ledger, fact: NodeLost) -> None:
+def _lost(history: History, ledger: Ledger, fact: NodeLost) -> None:
     _close_holdings(history, fact.node_id, fact.at, NODE_LOST)
-    _open_spell(history, fact.node_id, LOST, fact.at)
+    _node_changed(history, ledger, fact)
 
 
-def _returned(history: History, _: Ledger, fact: NodeReturned) -> None:
-    _close_spell(history, fact.node_id, LOST, fact.at)
-
-
-def _drained(history: History, _: Ledger, fact: NodeDrained) -> None:
-    _open_spell(history, fact.node_id, LEAVING if fact.life else DRAINING, fact.at)
-
-
-def _restored(history: History, _: Ledger, fact: NodeRestored) -> None:
-    _close_spell(history, fact.node_id, DRAINING, fact.at)
+def _node_changed(history: History, ledger: Ledger, fact: NodeEvent) -> None:
+    """Open and close spells by the node after the fact, so that the timeline agrees with the nodes' list."""
+    known = ledger.nodes.get(fact.node_id)
+    if known is None:
+        return
+    for state, holds in ((DRAINING, known.draining), (LEAVING, known.leaving), (LOST, not known.alive)):
+        (_open_spell if holds else _close_spell)(history, fact.node_id, state, fact.at)
 
 
 def _open_spell(history: History, node_id: NodeId, state: str, at: float) -> None:
@@ -238,8 +235,8 @@ FOLDS: Mapping[type[Event], Callable[[History, Ledger, Any], None]] = {
     WorkerStopped: _stopped,
     NodeJoined: _joined,
     NodeLost: _lost,
-    NodeReturned: _returned,
-    NodeDrained: _drained,
-    NodeRestored: _restored,
+    NodeReturned: _node_changed,
+    NodeDrained: _node_changed,
+    NodeRestored: _node_changed,
     PlanPublished: _planned,
 }

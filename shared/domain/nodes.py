@@ -45,9 +45,11 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     alive: bool = True
     draining: bool = False
     drained_for: str = ""
-    """why it drains or leaves, if a reason was given"""
+    """why it drains; empty: it does not, or no reason was given"""
     leaving: bool = False
     """whether its agent leaves, since the node's time is nearly over"""
+    leaving_for: str = ""
+    """why its agent leaves; empty: as above"""
     withheld: dict[int, str] = {}
     """GPUs that no job gets, by index, and why"""
 
@@ -100,8 +102,8 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 
 
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
-    if known.life != fact.life and known.leaving:
-        known.leaving, known.drained_for = False, known.drained_for if known.draining else ""
+    if known.life != fact.life:
+        known.leaving, known.leaving_for = False, ""
     known.alive = True
     as_joined(known, fact)
 
@@ -115,11 +117,10 @@ def _returned(known: KnownNode, _: NodeReturned) -> None:
 
 
 def _drained(known: KnownNode, fact: NodeDrained) -> None:
-    known.drained_for = fact.reason
     if not fact.life:
-        known.draining = True
-    elif fact.life == known.life:
-        known.leaving = True
+        known.draining, known.drained_for = True, fact.reason
+    elif fact.life == known.life:  # else it is over: the fact crossed the next life's NodeJoined
+        known.leaving, known.leaving_for = True, fact.reason
 
 
 def _restored(known: KnownNode, _: NodeRestored) -> None:

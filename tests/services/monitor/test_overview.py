@@ -10,7 +10,16 @@ from schemas.events import NodeDrained, NodeRestored, Outcome, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.plans import LeftOut, Waiting
-from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
+from schemas.questions import (
+    ListNodes,
+    ListPlans,
+    ListRuns,
+    ListSummaries,
+    Refused,
+    ShowPlan,
+    ShowTimeline,
+)
+from schemas.views import NodePage
 from tests.fact_builders import (
     JOB,
     NODE,
@@ -123,6 +132,22 @@ def test_a_node_out_of_use_shows_from_when_until_when(begun: Event, over: Event,
     assert [(each.state, each.since, each.until) for each in timeline(world).spells] == [(state, 20, None)]
     world.tell(over)
     assert [(each.state, each.since, each.until) for each in timeline(world).spells] == [(state, 20, 50)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "spells", "state"),
+    [
+        ([joined(life="2", at=10), NodeDrained(at=20, node_id=NODE, life="1")], [], "alive"),
+        ([NodeDrained(at=10, node_id=NODE, life="1"), joined(at=20)], [("leaving", 10, None)], "draining"),
+        ([lost("never joined", at=10)], [], "alive"),
+    ],
+)
+def test_the_timeline_agrees_with_the_list_of_nodes(
+    facts: list[Event], spells: list[tuple[str, float, float | None]], state: str
+) -> None:
+    world = World(joined(), *facts)
+    assert [(each.state, each.since, each.until) for each in timeline(world).spells] == spells
+    assert [each.state for each in asked(world, ListNodes(), NodePage).nodes] == [state]
 
 
 @pytest.mark.parametrize(

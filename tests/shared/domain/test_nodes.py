@@ -91,6 +91,21 @@ def test_why_a_node_drains_is_known_until_it_is_restored() -> None:
     assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).drained_for == ""
 
 
+def leaves(life: str = "one") -> NodeDrained:
+    return NodeDrained(at=2.0, node_id=HERE, life=life, reason="its time is over")
+
+
+def test_a_drain_of_a_life_that_is_over_changes_nothing() -> None:
+    assert after(joined("two"), leaves("one")) == after(joined("two"))
+
+
+def test_a_drain_and_a_leave_keep_their_reasons_apart() -> None:
+    both = (joined(), NodeDrained(at=2.0, node_id=HERE, reason="GPU 3: broken"), leaves())
+    assert (after(*both).drained_for, after(*both).leaving_for) == ("GPU 3: broken", "its time is over")
+    assert after(*both, NodeRestored(at=4.0, node_id=HERE)) == after(joined(), leaves())
+    assert after(*both, joined("two")) == after(joined("two"), both[1])
+
+
 def test_facts_about_a_node_that_never_joined_change_nothing() -> None:
     nodes: dict[NodeId, KnownNode] = {}
     for kind in set(NODE_FOLDS) - {NodeJoined}:
