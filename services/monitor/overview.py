@@ -158,7 +158,7 @@ def runs(question: ListRuns, cluster: ClusterNow) -> RunPage | Refused:
     return RunPage(
         job_id=record.job_id,
         runs=tuple(_run_view(record, run, cluster) for run in kept),
-        total=max(len(record.runs), record.restarts + (record.run_s > 0 and record.ended)),
+        total=record.starts,
     )
 
 

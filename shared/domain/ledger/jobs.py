@@ -83,6 +83,7 @@ def start(ledger: Ledger, fact: JobStarted) -> None:
     elif run.start_s is not None:  # since the order the GPUs were held to restore the job
         record.lost_gpu_s += run.start_s * run.gpus
     record.runs.append(run)
+    record.starts += 1
 
 
 def preempt(ledger: Ledger, fact: JobPreempted) -> None:

@@ -101,6 +101,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     """seconds of all runs that are over"""
     runs: list[Run] = []
     """its runs, oldest first; the last one is open while the job runs"""
+    starts: int = 0
+    """number of its runs, whether they are kept or not"""
     restarts: int = 0
     samples_done: float = 0.0
     """samples in its newest checkpoint, or at its end"""

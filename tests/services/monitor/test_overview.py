@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from schemas.base import Event, Message, Question
-from schemas.events import NodeDrained, NodeRestored, Outcome, PreemptReason
+from schemas.events import JobCompleted, NodeDrained, NodeRestored, Outcome, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.plans import LeftOut, Waiting
@@ -27,6 +27,7 @@ from tests.fact_builders import (
     checkpointed,
     completed,
     config,
+    failed,
     in_queue,
     joined,
     left_out,
@@ -267,6 +268,21 @@ def test_an_ended_job_still_shows_where_it_ran() -> None:
     world = World(*training(at=10.0), worker_stopped(at=110))
     [run] = asked(world, ListRuns(job_id=JobId(JOB)), RunPage).runs
     assert (run.ended_at, run.measured_throughput) == (110, 10.0)
+
+
+@pytest.mark.parametrize("end", [cancelled(at=80), failed(at=80), completed(at=80, place="pl-3")])
+@pytest.mark.parametrize("why", [PreemptReason.PLAN, PreemptReason.MERGE])
+@pytest.mark.parametrize("kept", [1, 0])
+def test_the_total_counts_every_run_once(
+    end: Event, why: PreemptReason, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.monitor.history.JOBS_WITH_RUNS_KEPT", kept)
+    first = [*training(), preempted(at=50, reason=why)]
+    world = World(*first, started(at=60, place="pl-2"), preempted(at=70, place="pl-2"))
+    runs = 3 if isinstance(end, JobCompleted) else 2
+    world.tell(*[started(at=75, place="pl-3")] * (runs - 2), end)
+    page = asked(world, ListRuns(job_id=JobId(JOB)), RunPage)
+    assert (len(page.runs), page.total) == (runs if kept else 0, runs)
 
 
 def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoint() -> None:
