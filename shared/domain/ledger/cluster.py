@@ -66,13 +66,21 @@ def plan(ledger: Ledger, fact: PlanPublished) -> None:
     for placement in fact.placements:
         before = planned.get(placement.job_id)
         if before is None or before.placement_id != placement.placement_id:
+            if _has_ended(ledger, placement.job_id):
+                continue
             ledger.chosen[placement.job_id] = _chosen(fact, placement)
         elif placement is not before:
             _take_other_turns(ledger, placement)
         ledger.planned[placement.job_id] = placement
         ledger.verdicts.pop(placement.job_id, None)
     if ledger.explains:
-        ledger.verdicts |= _verdicts(fact, verdicts)
+        ledger.verdicts |= _verdicts(ledger, fact, verdicts)
+
+
+def _has_ended(ledger: Ledger, job_id: JobId) -> bool:
+    """Whether the job's end was stored before the plan: nothing would remove what is entered about it now."""
+    record = ledger.jobs.get(job_id)
+    return record is not None and record.ended
 
 
 def _take_other_turns(ledger: Ledger, placement: Placement) -> None:
@@ -94,13 +102,15 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
     return Chosen(placement_id=placement.placement_id, plan_id=fact.plan_id, standing=standing)
 
 
-def _verdicts(fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
+def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
     """The verdicts on the jobs that the plan leaves out; `verdicts`: those before the plan."""
     standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
     named = {left.held_by for left in fact.left_out} if standings else ()
     rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
     found = {}
     for position, left in enumerate(fact.left_out, start=1):
+        if _has_ended(ledger, left.job_id):
+            continue
         before, reason = verdicts.get(left.job_id), str(left.reason)
         found[left.job_id] = Verdict(
             plan_id=fact.plan_id,

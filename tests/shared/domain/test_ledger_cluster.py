@@ -24,6 +24,7 @@ from tests.fact_builders import (
     JOB,
     NODE,
     V100,
+    cancelled,
     checkpointed,
     config,
     in_queue,
@@ -129,6 +130,12 @@ def test_a_job_that_stays_was_placed_by_the_plan_that_placed_it_first() -> None:
     stays = ledger_of([plan(placement("a", place="p1")), second(placement("a", place="p1"))])
     moves = ledger_of([plan(placement("a", place="p1")), second(placement("a", place="p2"))])
     assert [one.chosen[JobId("a")].plan_id for one in (stays, moves)] == ["plan-1", "plan-2"]
+
+
+def test_a_plan_behind_a_job_s_end_says_nothing_about_it() -> None:
+    facts = [*in_queue("a"), *in_queue("b"), cancelled("a"), cancelled("b")]
+    ledger = ledger_of([*facts, plan(placement("a"), left_out=(left_out("b"),))])
+    assert (ledger.planned, ledger.chosen, ledger.verdicts) == ({}, {}, {})
 
 
 def test_a_job_that_stays_in_its_rota_may_get_another_share_of_it() -> None:
