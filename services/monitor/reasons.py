@@ -95,43 +95,47 @@ def dominant(ledger: Ledger, record: JobRecord) -> Reason:
             gang=run.gang,
             standing=run.standing,
         )
-    if not _some_node(ledger, record):
+    supplied, since = _supply(ledger, record)
+    if not supplied:
         detail = f"no node with {_types(record)} is alive and takes jobs"
-        return Reason(reason=NO_NODES, detail=detail, since=record.since)
+        return Reason(reason=NO_NODES, detail=detail, since=max(since, _waits_from(record)))
+    since = max(since, record.since)
     match record.state:
         case JobState.SUBMITTED:
             reason, detail = Waiting.PROFILING, _profiling(ledger, record)
         case JobState.PROFILED:
             reason, detail = Waiting.NO_ESTIMATE, "it is measured; the estimator has not answered yet"
         case _:
-            return _planned(ledger, record)
-    return Reason(reason=reason.value, detail=detail, since=record.since)
+            return _planned(ledger, record, since)
+    return Reason(reason=reason.value, detail=detail, since=since)
 
 
-def _planned(ledger: Ledger, record: JobRecord) -> Reason:
+def _planned(ledger: Ledger, record: JobRecord, since: float) -> Reason:
+    """The reason that follows from plans. `since`: time from which plans can place the job."""
     placement = ledger.planned.get(record.job_id)
     if placement is not None and (not record.runs or record.runs[-1].placement_id != placement.placement_id):
         chosen = ledger.chosen.get(record.job_id)
         return Reason(
             reason=STARTING,
             detail=f"placed on {_places(placement.gang)}; {_not_ready(ledger, record, placement.gang)}",
-            since=record.since,
+            since=max(chosen.at, since) if chosen else since,
             plan_id=chosen.plan_id if chosen else None,
             gang=placement.gang,
             standing=chosen.standing if chosen else None,
         )
-    verdict = _deciding(ledger.verdicts.get(record.job_id))
-    if verdict is not None:
+    newest = ledger.verdicts.get(record.job_id)
+    if newest is not None:
+        verdict = newest.deciding
         return Reason(
             reason=verdict.reason,
             detail=verdict.detail or _only_mixed(ledger, record, verdict),
-            since=max(verdict.since, record.since),
+            since=max(verdict.since, since),
             plan_id=verdict.plan_id,
             standing=verdict.standing,
             verdict=verdict,
         )
     detail = "no plan has considered it since it came into the queue"
-    return Reason(reason=Waiting.NOT_PLANNED.value, detail=detail, since=record.since)
+    return Reason(reason=Waiting.NOT_PLANNED.value, detail=detail, since=since)
 
 
 def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
@@ -148,16 +152,6 @@ def _only_mixed(ledger: Ledger, record: JobRecord, verdict: Verdict) -> str:
     enough = sum(gpus.values()) >= least
     only = "so only a policy that mixes GPU types can place it" if enough else "too few for it"
     return f"it needs at least {least} GPUs; of the types that it may use there are {there}, {only}"
-
-
-def _deciding(newest: Verdict | None) -> Verdict | None:
-    """The verdict to show.
-
-    If a fragment plan found no GPUs, it is that of the first plan before it, which knows which jobs got them.
-    """
-    if newest is None or newest.first is None or newest.reason != Waiting.NO_CONFIGURATION.value:
-        return newest
-    return newest.first
 
 
 def _not_ready(ledger: Ledger, record: JobRecord, gang: Gang) -> str:
@@ -230,11 +224,17 @@ def _type(ledger: Ledger, node_id: NodeId) -> str:
     return ledger.nodes[node_id].node.gpu_type
 
 
-def _some_node(ledger: Ledger, record: JobRecord) -> bool:
-    wanted = record.spec.gpu_types
-    return any(
-        known.usable and (not wanted or known.node.gpu_type in wanted) for known in ledger.nodes.values()
-    )
+def _supply(ledger: Ledger, record: JobRecord) -> tuple[bool, float]:
+    """Whether some node that the job may use is usable, and the time from which that is known to be so."""
+    supply = [ledger.supply[one] for one in record.spec.gpu_types or ledger.supply if one in ledger.supply]
+    usable = [one.since for one in supply if one.usable]
+    return bool(usable), min(usable) if usable else max((one.since for one in supply), default=0.0)
+
+
+def _waits_from(record: JobRecord) -> float:
+    """The end of its newest run, else its submission."""
+    ended_at = record.runs[-1].ended_at if record.runs else None
+    return record.submitted_at if ended_at is None else ended_at
 
 
 def _types(record: JobRecord) -> str:

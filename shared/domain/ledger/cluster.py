@@ -23,7 +23,7 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import JobId, NodeId, PlacementId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind, Waiting
 from schemas.views import PlanView
 from shared.domain import gangs
@@ -35,6 +35,7 @@ from shared.domain.ledger.records import (
     Ledger,
     NodeRecord,
     PlanRecord,
+    Supply,
     Verdict,
     WorkerRecord,
 )
@@ -62,7 +63,8 @@ def plan(ledger: Ledger, fact: PlanPublished) -> None:
     ledger.plans.append(PlanRecord(_plan_view(fact), _fragments(fact)))
     planned, verdicts = ledger.planned, ledger.verdicts
     if fact.kind is PlanKind.FIRST:
-        ledger.planned, ledger.verdicts = {}, {}
+        refused = {job_id: verdict for job_id, verdict in verdicts.items() if verdict.reason == REFUSED}
+        ledger.planned, ledger.verdicts = {}, refused  # a job may be held back after a refusal
     for placement in fact.placements:
         before = planned.get(placement.job_id)
         if before is None or before.placement_id != placement.placement_id:
@@ -99,7 +101,7 @@ def turn(ledger: Ledger, fact: TurnsOrdered) -> None:
 
 def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
     standing = fact.standings.get(placement.job_id)
-    return Chosen(placement_id=placement.placement_id, plan_id=fact.plan_id, standing=standing)
+    return Chosen(placement_id=placement.placement_id, plan_id=fact.plan_id, standing=standing, at=fact.at)
 
 
 def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
@@ -112,12 +114,13 @@ def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict
         if _has_ended(ledger, left.job_id):
             continue
         before, reason = verdicts.get(left.job_id), str(left.reason)
+        shown = before.deciding if before is not None else None
         found[left.job_id] = Verdict(
             plan_id=fact.plan_id,
             reason=reason,
             detail=left.detail,
             held_by=left.held_by,
-            since=before.since if before is not None and before.reason == reason else fact.at,
+            since=shown.since if shown is not None and shown.reason == reason else fact.at,
             position=position,
             waiting=waiting,
             standing=standings.get(left.job_id),
@@ -253,14 +256,25 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
     known = ledger.nodes.get(fact.node_id)
     if known is None:
         fold_node(ledger.nodes, fact, _record)
+        if isinstance(fact, NodeJoined):
+            _note_supply(ledger, fact.node.gpu_type, fact.at)
         return
     known.settle(fact.at)
-    alive, gpus = known.alive, known.node.gpus
+    alive, gpus, gpu_type = known.alive, known.node.gpus, known.whole.gpu_type
     fold_node(ledger.nodes, fact, _record)
+    for changed in dict.fromkeys((gpu_type, known.whole.gpu_type)):
+        _note_supply(ledger, changed, fact.at)
     if (known.alive, known.node.gpus) != (alive, gpus):
         until = max(fact.at, known.up_since)  # clocks of services differ a little
         known.up += [(known.up_since, until, gpus)] if alive else []
         known.up_since = until
+
+
+def _note_supply(ledger: Ledger, gpu_type: GpuType, at: float) -> None:
+    usable = any(known.usable and known.whole.gpu_type == gpu_type for known in ledger.nodes.values())
+    before = ledger.supply.get(gpu_type)
+    if before is None or before.usable != usable:
+        ledger.supply[gpu_type] = Supply(usable, at)
 
 
 def _record(fact: NodeJoined) -> NodeRecord:

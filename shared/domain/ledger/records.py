@@ -9,7 +9,7 @@ from schemas.events import Outcome, PreemptReason, ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec
 from schemas.placement import Gang
-from schemas.plans import Cause, Layer, Placement, PlanKind, Standing
+from schemas.plans import Cause, Layer, Placement, PlanKind, Standing, Waiting
 from schemas.views import PlanView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
@@ -232,6 +232,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     first: "Verdict | None" = None
     """of a fragment plan: what the first plan of the round said, if it left the job out"""
 
+    @property
+    def deciding(self) -> "Verdict":
+        """The verdict to show.
+
+        If a fragment plan found no GPUs, it is that of the first plan before it, which knows who got them.
+        """
+        if self.first is None or self.reason != Waiting.NO_CONFIGURATION.value:
+            return self
+        return self.first
+
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     """Which plan gave a job its newest place, and how the job stood there."""
@@ -239,6 +249,15 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     placement_id: PlacementId
     plan_id: PlanId
     standing: Standing | None = None
+    at: float = 0.0
+    """time of the plan"""
+
+
+class Supply(msgspec.Struct, frozen=True):
+    """Whether some node with GPUs of a type is usable, and since when that is so."""
+
+    usable: bool
+    since: float
 
 
 class Ledger(msgspec.Struct, kw_only=True):
@@ -247,6 +266,8 @@ class Ledger(msgspec.Struct, kw_only=True):
     jobs: dict[JobId, JobRecord] = {}
     """jobs, in the order of their submission"""
     nodes: dict[NodeId, NodeRecord] = {}
+    supply: dict[GpuType, Supply] = {}
+    """of each type that a node ever had"""
     plans: list[PlanRecord] = []
     policy: str | None = None
     """policy of the newest plan; before the first plan, the policy that was chosen"""

@@ -6,7 +6,7 @@ import pytest
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
 from schemas.base import Event
-from schemas.events import PlanPublished, PreemptReason
+from schemas.events import NodeDrained, PlanPublished, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Standing, Waiting
 from schemas.questions import ExplainJob, ShowJob
@@ -17,17 +17,23 @@ from services.monitor.state import State
 from tests.fact_builders import (
     JOB,
     K80,
+    NODE,
     V100,
     completed,
     config,
     in_queue,
     joined,
     left_out,
+    lost,
     placement,
     plan,
     preempted,
+    profiled,
+    queued,
+    refused,
     started,
     stop_ordered,
+    submitted,
     worker_started,
 )
 from tests.services.monitor.monitor_world import World
@@ -86,6 +92,40 @@ def test_the_reason_holds_since_the_first_plan_that_said_so() -> None:
     assert explained(*held(), again, other).since == 60.0
 
 
+def test_a_job_is_starting_since_the_plan_that_placed_it_and_its_last_run_s_end() -> None:
+    placed = plan(placement(), at=50.0, plan_id=PlanId("plan-2"))
+    assert explained(*held(), placed).since == 50.0
+    moved = plan(placement(HOLDER, place="pl-2"), at=60.0, plan_id=PlanId("plan-2"))
+    view = explained(*held(), moved, preempted(HOLDER, at=70.0, place="pl-9"), job_id=HOLDER)
+    assert (view.reason, view.since) == ("starting", 70.0)
+
+
+def test_a_job_waits_for_a_node_since_the_last_one_could_not_be_used() -> None:
+    drained = NodeDrained(at=40.0, node_id=NODE)
+    view = explained(*held(), joined("node-2"), lost("node-2", at=30.0), drained, lost(at=50.0))
+    assert (view.reason, view.since) == ("no-nodes", 40.0)
+    assert explained(submitted(), joined(), drained, profiled(at=41.0), queued(at=42.0)).since == 40.0
+    assert explained(joined(), drained, *in_queue(at=60.0)).since == 60.0
+    assert explained(joined(), *in_queue(at=10.0, gpu_types=(K80,))).since == 10.0
+    ran = [started(at=20.0), lost(at=30.0), preempted(at=31.0)]
+    assert explained(joined(), *in_queue(), *ran).since == 31.0
+
+
+def test_while_it_waits_for_a_node_no_other_reason_holds() -> None:
+    assert explained(submitted(), joined(at=60.0)).since == 60.0
+    assert explained(submitted(), joined(at=60.0), joined("node-2", at=70.0)).since == 60.0
+    back = [lost(at=40.0), joined(at=50.0, life="2")]
+    view = explained(*held(), *back)
+    assert (view.reason, view.since) == ("outweighed", 50.0)
+
+
+def test_a_refused_job_that_is_held_back_stays_refused() -> None:
+    """The planner leaves it out of the views of the next plans, which then say nothing about it."""
+    facts = [joined(), *in_queue(), plan(placement()), refused(at=20.0)]
+    view = explained(*facts, plan(at=30.0, plan_id=PlanId("plan-2")))
+    assert (view.reason, view.since) == ("refused", 20.0)
+
+
 def fragment(reason: Waiting) -> PlanPublished:
     kind = PlanKind.FRAGMENT
     return plan(at=40.0, plan_id=PlanId("plan-2"), kind=kind, left_out=(left_out(reason=reason),))
@@ -95,6 +135,8 @@ def test_a_fragment_plan_without_room_leaves_the_reason_to_the_first_plan() -> N
     view = explained(*held(), fragment(Waiting.NO_CONFIGURATION))
     assert (view.reason, view.plan_id, view.standing) == ("outweighed", "plan-1", MINE)
     assert explained(*held(), fragment(Waiting.OUTSIDE_WINDOW)).plan_id == "plan-2"
+    next_round = plan(at=60.0, plan_id=PlanId("plan-3"), left_out=(left_out(held_by=[HOLDER]),))
+    assert explained(*held(), fragment(Waiting.NO_CONFIGURATION), next_round).since == 10.0
 
 
 def test_a_job_that_came_within_the_round_has_the_fragment_plan_s_reason() -> None:

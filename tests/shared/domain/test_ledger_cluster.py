@@ -18,10 +18,11 @@ from schemas.placement import Forked, Gang, Relaxed
 from schemas.plans import Placement, PlanKind, Standing, Waiting
 from shared.domain.ledger import ledger_of
 from shared.domain.ledger.cluster import NODES_KEPT
-from shared.domain.ledger.records import JobRecord, NodeRecord, Run
+from shared.domain.ledger.records import JobRecord, NodeRecord, Run, Supply
 from shared.domain.tally import Course
 from tests.fact_builders import (
     JOB,
+    K80,
     NODE,
     V100,
     cancelled,
@@ -75,6 +76,16 @@ def test_a_lost_node_is_alive_again_when_it_returns() -> None:
     assert not node(joined(), lost()).alive
     assert node(joined(), lost(), returned()).alive
     assert node(joined(), lost(), joined(life="2")).alive
+
+
+def test_a_type_is_there_as_long_as_one_of_its_nodes_is_usable() -> None:
+    two = [joined(), joined("node-2", at=5)]
+    assert ledger_of([*two, lost(at=10)]).supply == {V100: Supply(usable=True, since=0)}
+    assert ledger_of([*two, lost(at=10), lost("node-2", at=20)]).supply == {
+        V100: Supply(usable=False, since=20)
+    }
+    other = ledger_of([joined(), joined(at=30, life="2", gpu_type=K80), lost("unknown", at=40)])
+    assert other.supply == {V100: Supply(usable=False, since=30), K80: Supply(usable=True, since=30)}
 
 
 def test_the_plan_that_opens_a_round_replaces_all_verdicts() -> None:
