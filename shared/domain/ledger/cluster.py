@@ -50,6 +50,9 @@ NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE
 
 NODES_KEPT = 256
 """nodes of a job that are remembered, at most"""
+INTERVALS_KEPT = 100
+"""intervals of a node's time that are kept one by one. Those before are added up, even where they are after
+the end of the last job, so that they would not count yet"""
 BROKEN = frozenset({Outcome.FAILED, Outcome.INTERRUPTED})
 """outcomes of a worker that ended by itself before its work was done"""
 
@@ -268,6 +271,15 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
         until = max(fact.at, known.up_since)  # clocks of services differ a little
         known.up += [(known.up_since, until, gpus)] if alive else []
         known.up_since = until
+        if len(known.up) > INTERVALS_KEPT:
+            _add_up(known, ledger.first_submitted_at)
+
+
+def _add_up(known: NodeRecord, first: float | None) -> None:
+    """Add the oldest interval to the sums. Use is of the time since the first submission."""
+    start, end, gpus = known.up.pop(0)
+    counted_s = 0.0 if first is None else max(end - max(start, first), 0.0)
+    known.up_before_s[gpus] = known.up_before_s.get(gpus, 0.0) + counted_s
 
 
 def _note_supply(ledger: Ledger, gpu_type: GpuType, at: float) -> None:

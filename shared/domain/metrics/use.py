@@ -110,7 +110,7 @@ def _up_s(node: NodeRecord, span: tuple[float, float], weight: Callable[[int], i
     """Weighted seconds of the span in which the node was alive."""
     first, last = span
     spells = [*node.up, (node.up_since, last, node.node.gpus)] if node.alive else node.up
-    return plain_sum(
+    return plain_sum(weight(gpus) * up_s for gpus, up_s in node.up_before_s.items()) + plain_sum(
         weight(gpus) * max(min(end, last) - max(start, first), 0.0) for start, end, gpus in spells
     )
 

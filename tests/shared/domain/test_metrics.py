@@ -28,7 +28,7 @@ from shared.domain.metrics import (
 )
 from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
 from shared.domain.metrics.fairness import isolated_s, jain
-from shared.domain.metrics.use import cluster_throughput_now
+from shared.domain.metrics.use import cluster_throughput_now, cru, gru
 from tests.fact_builders import (
     K80,
     NODE,
@@ -366,6 +366,20 @@ def test_two_facts_about_a_nodes_gpus_in_the_wrong_order_count_no_time_twice() -
     gpus = [GpusWithheld(at=at, node_id=NodeId(NODE), gpus=gone) for at, gone in ((20, {0: "x"}), (18, {}))]
     known = ledger_of([joined(gpus=4), *gpus, lost(at=30)]).nodes[NodeId(NODE)]
     assert known.up == [(0, 20, 4), (20, 20, 3), (20, 30, 4)]
+
+
+def test_a_node_that_is_lost_again_and_again_keeps_few_intervals_and_the_same_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts: list[Event] = [joined(gpus=4)]
+    for at in range(10, 90, 10):
+        facts += [lost(at=at), joined(gpus=4 - at // 30, at=at + 3), *(in_queue(at=45) if at == 40 else ())]
+    facts += [worker_started(at=90, gpu_indices=(0,)), started(at=90)]
+    every = ledger_of(facts)
+    monkeypatch.setattr("shared.domain.ledger.cluster.INTERVALS_KEPT", 2)
+    some = ledger_of(facts)
+    assert [len(ledger.nodes[NODE].up) for ledger in (every, some)] == [8, 2]
+    assert [gru(some, 100), cru(some, 100)] == [pytest.approx(of(every, 100)) for of in (gru, cru)]
 
 
 def test_a_node_that_comes_back_with_other_gpus_had_the_old_ones_before() -> None:
