@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from schemas.events import PlanPublished, PreemptReason
 from schemas.ids import JobId, NodeId
-from schemas.plans import Beneficiary, Cause
+from schemas.plans import Beneficiary, Cause, Placement
 from services.placer.phases import Ending, Waiting
 from services.placer.state import Placed, State
 from shared.domain import gangs
@@ -48,17 +48,42 @@ def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptR
 
 
 def _takers(state: State, plan: PlanPublished) -> Takers:
-    """GPUs that new placements of the plan, and measurements that wait for a GPU, take over."""
+    """GPUs that new placements of the plan, and measurements that wait for a GPU, take over.
+
+    A new placement that starts at once, on GPUs that were free, takes none.
+    """
+    new = [one for one in plan.placements if _is_new(state, one)]
+    free = {node_id: _free(state, node_id) for placement in new for node_id in placement.gang.nodes}
+    waiting = [(one.job_id, one.gang) for one in new if not _starts(state, one, free)]
+    measurements = (placed for placed in state.placements.values() if placed.profile)
+    waiting += [(one.job_id, one.gang) for one in measurements if isinstance(one.phase, Waiting)]
     takers: Takers = {}
-    for placement in plan.placements:
-        if placement.placement_id not in state.placements:
-            for one in placement.gang.members:
-                takers.setdefault(one.node, Counter())[placement.job_id] += one.gpus
-    for placed in state.placements.values():
-        if placed.profile and isinstance(placed.phase, Waiting):
-            for one in placed.gang.members:
-                takers.setdefault(one.node, Counter())[placed.job_id] += one.gpus
+    for job_id, gang in waiting:
+        for member in gang.members:
+            takers.setdefault(member.node, Counter())[job_id] += member.gpus
     return takers
+
+
+def _is_new(state: State, placement: Placement) -> bool:
+    known = placement.placement_id in state.placements or placement.placement_id in state.ended
+    return not known and placement.job_id in state.jobs
+
+
+def _free(state: State, node_id: NodeId) -> int:
+    """GPUs of a node that no placement had or waited for before the plan."""
+    known = state.nodes.get(node_id)
+    held, wanted = state.gpus_held(node_id), state.gpus_wanted(node_id)
+    return known.node.gpus - max(sum(held.values()), sum(wanted.values())) if known is not None else 0
+
+
+def _starts(state: State, placement: Placement, free: dict[NodeId, int]) -> bool:
+    """Whether a new placement starts at once, on free GPUs, which it then takes out of `free`."""
+    members = placement.gang.members
+    if state.by_job.get(placement.job_id) or any(one.gpus > free[one.node] for one in members):
+        return False
+    for one in members:
+        free[one.node] -= one.gpus
+    return True
 
 
 def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *, moved: bool) -> Cause:

@@ -45,6 +45,6 @@ def _objection_of_nodes(state: State, placement: Placement) -> str:
 
 def gpus_claimed(state: State, node_id: NodeId, one_more: Placement) -> int:
     """GPUs on a node that wanted placements have or wait for, with one more placement."""
-    holders = {placed.holder: placed.gang.on(node_id) for placed in state.on_node(node_id) if placed.wanted}
+    holders = state.gpus_wanted(node_id)
     holders[in_turns.holder(one_more.placement_id, one_more.gang)] = one_more.gang.on(node_id)
     return sum(holders.values())

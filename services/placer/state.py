@@ -230,6 +230,10 @@ class State(msgspec.Struct, kw_only=True):
         while len(self.ended) > ENDED_REMEMBERED:
             del self.ended[next(iter(self.ended))]
 
+    def gpus_wanted(self, node_id: NodeId) -> dict[str, int]:
+        """GPUs of a node that wanted placements have or wait for, by holder."""
+        return {placed.holder: placed.gang.on(node_id) for placed in self.on_node(node_id) if placed.wanted}
+
     def gpus_held(self, node_id: NodeId) -> dict[str, int]:
         """GPUs of a node that workers have, are ordered to take or may still have, by holder."""
         held: dict[str, int] = dict(self.stale.get(node_id, {}).items())

@@ -67,8 +67,8 @@ def test_a_few_are_named_and_the_others_counted() -> None:
 
 
 def test_those_with_most_gpus_are_named_first() -> None:
-    bench = Bench(gpus=16)
-    bench.start(OLD)
+    bench = Bench(gpus=13)
+    bench.start(place(OLD.placement_id, a=13))
     wants = {JobId("d"): 4, JobId("c"): 3, JobId("b"): 3, JobId("e"): 2, JobId("a"): 1}
     for job_id in wants:
         bench.submit(job_id)
@@ -90,6 +90,44 @@ def test_a_job_whose_placement_waited_before_the_plan_takes_nothing_by_it() -> N
     assert refused.placement_id == "p3"
     assert refused.cause is not None
     assert [one.job_id for one in refused.cause.to] == [fourth]
+
+
+def test_jobs_that_start_on_free_gpus_take_none() -> None:
+    bench = Bench(gpus=8)
+    bench.start(OLD)
+    small, late = JobId("small"), JobId("late")
+    for job_id in (small, late):
+        bench.submit(job_id)
+    bench.plan(place("p2", OTHER, a=3), place("p3", small, a=1), place("p4", late, a=2))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert [one.job_id for one in cause.to] == [late]
+
+
+def test_gpus_that_another_placement_waits_for_are_not_free() -> None:
+    bench = Bench(gpus=8)
+    third, fourth = JobId("third"), JobId("fourth")
+    for job_id in (third, fourth):
+        bench.submit(job_id)
+    bench.start(OLD)
+    bench.plan(OLD, place("p3", third, b=4))
+    bench.come_up(place("p3", third, b=4))
+    waits = place("p2", OTHER, a=4, b=8)
+    bench.plan(OLD, waits)
+    bench.plan(waits, place("p4", fourth, a=4))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert [one.job_id for one in cause.to] == [fourth]
+
+
+def test_a_placement_that_has_ended_since_the_plan_takes_nothing() -> None:
+    bench = running()
+    bench.start(place("p2", OTHER, b=2))
+    bench.stop(place("p2", OTHER, b=2), B, Outcome.CHECKPOINTED)
+    bench.plan(place("p2", OTHER, a=2))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert cause.to == ()
 
 
 def test_a_measurement_that_takes_the_gpu_is_named_by_its_job() -> None:
