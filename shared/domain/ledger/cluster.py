@@ -135,7 +135,9 @@ def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict
 
 
 def _first(verdict: Verdict) -> Verdict | None:
-    return verdict if verdict.kind is PlanKind.FIRST else verdict.first
+    """What the first plan of the round said of a job; a refusal is no plan's word."""
+    said = verdict.kind is PlanKind.FIRST and verdict.reason != REFUSED
+    return verdict if said else verdict.first
 
 
 def _fragments(fact: PlanPublished) -> int:

@@ -124,6 +124,8 @@ def test_a_refused_job_that_is_held_back_stays_refused() -> None:
     facts = [joined(), *in_queue(), plan(placement()), refused(at=20.0)]
     view = explained(*facts, plan(at=30.0, plan_id=PlanId("plan-2")))
     assert (view.reason, view.since) == ("refused", 20.0)
+    view = explained(*facts, fragment(Waiting.NO_CONFIGURATION))
+    assert (view.reason, view.since) == ("no-configuration", 40.0)
 
 
 def fragment(reason: Waiting) -> PlanPublished:
