@@ -2,19 +2,24 @@
 
 import asyncio
 import contextlib
+import itertools
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
+import numpy as np
 import pytest
 
 from hopyard.local.data_folder import store_of
 from hopyard.local.stack import Stack
 from schemas.events import JobQueued, JobSubmitted
+from schemas.ids import GpuType
+from schemas.samples import ThroughputObserved
 from schemas.views import StatusView
-from services.estimator.store.contract import StoreUnavailable
+from services.estimator.store.contract import RUNNING, Keys, StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from shared.domain.audit import audit
 from shared.domain.states import JobState
@@ -146,6 +151,53 @@ def test_observations_not_written_on_a_full_disk_are_written_once_there_is_room(
     again = DuckDbStore(path, HALF_LIFE_S)
     assert again.observations(0, 10_000) == seen
     again.close()
+
+
+def test_a_disk_that_is_full_when_the_log_is_moved_into_the_file_costs_nothing(disk: Path) -> None:
+    """DuckDB moves its log once that has 16 MiB, and gives the file up if it cannot."""
+    path = disk / "store.duckdb"
+    store, written, at = DuckDbStore(str(path), HALF_LIFE_S), 0, itertools.count()
+    log, room = disk / "store.duckdb.wal", disk / "room"
+
+    def add(times: int = 1) -> None:
+        nonlocal written
+        for _ in range(times):
+            store.add([timed(float(next(at))) for _ in range(2_000)])
+            written += 2_000
+
+    while not log.exists() or log.stat().st_size < 14e6:
+        add()
+    room.write_bytes(bytes(3_000_000))  # for the rest of the log, and not for the file
+    full = fill(disk)
+    room.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="Make room"):
+            add(10)
+        assert len(store.running(observed().fingerprint, GpuType("A"))) == RUNNING
+    full.unlink()
+    add()
+    store.close()
+    again = DuckDbStore(str(path), HALF_LIFE_S)
+    assert len(again.observations(0, 2 * written)) == written
+    assert sum(again.find(type_layer()).count) == written
+    again.close()
+
+
+def timed(at: float) -> ThroughputObserved:
+    """An observation that takes some room."""
+    return msgspec.structs.replace(observed(at=at), data_s=tuple((at + k) / 7.0 for k in range(16)))
+
+
+def type_layer() -> Keys:
+    return Keys(
+        layer="type",
+        fingerprints=[observed().fingerprint],
+        places=["A"],
+        workload=np.zeros(1, dtype=np.int64),
+        place=np.zeros(1, dtype=np.int64),
+        distributed=np.zeros(1, dtype=np.bool_),
+        size=np.ones(1, dtype=np.int64),
+    )
 
 
 async def refused(stack: Stack) -> str:

@@ -4,11 +4,12 @@
 aggregated and distributed, distinguished by columns), `theory` what was profiled, `loading` what running
 refined of it, `bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are
 read into memory and computed there; every change is in the file before a method returns, and after a failed
-write memory is read from it again. Used by one thread.
+write memory is read from it again. A file that DuckDB gives up, as where a disk is full when it moves its log
+into the file, is opened again before it is next used. Used by one thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import duckdb
@@ -66,13 +67,13 @@ class DuckDbStore:
         self._path = path
         self._memory = MemoryStore(half_life_s, counts=counts)
         self._loaded: dict[Fingerprint, None] = {}
-        with self._translated("opened"):
-            self._connection = duckdb.connect(path, config={"threads": 1})
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        """None: not open, or given up by DuckDB"""
         try:
-            with self._translated("read"):
-                self._prepare()
-        except StoreUnavailable:
-            self._connection.close()
+            with self._file("opened") as file:
+                self._prepare(file)
+        except BaseException:
+            self.close()
             raise
 
     # ---- evidence
@@ -110,15 +111,15 @@ class DuckDbStore:
         return self._memory.changes(of)
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
-        with self._translated("read"):
-            rows = self._connection.execute(_PAGE, [limit, after]).fetchall()
-        return [observation_of(row) for row in rows]
+        with self._file("read") as file:
+            rows = file.execute(_PAGE, [limit, after]).fetchall()
+            return [observation_of(row) for row in rows]
 
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
         asked = {identity_of(one): one for one in observations}
-        with self._translated("read"):
+        with self._file("read") as file:
             placements = list({placement for placement, _, _ in asked})
-            known = set(self._connection.execute(_KNOWN, [placements]).fetchall())
+            known = set(file.execute(_KNOWN, [placements]).fetchall())
         return [one for identity, one in asked.items() if identity not in known]
 
     # ---- theory
@@ -138,14 +139,14 @@ class DuckDbStore:
         return self._memory.theory(wanted)
 
     def workloads(self) -> list[Fingerprint]:
-        with self._translated("read"):
-            rows = self._connection.execute("SELECT DISTINCT fingerprint FROM theory ORDER BY ALL").fetchall()
+        with self._file("read") as file:
+            rows = file.execute("SELECT DISTINCT fingerprint FROM theory ORDER BY ALL").fetchall()
         return [fingerprint for (fingerprint,) in rows]
 
     def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
-        with self._translated("read"):
-            rows = self._connection.execute(_NEWEST, [fingerprint, gpu_type]).fetchall()
-        return tuple(observation_of(row) for row in reversed(rows))
+        with self._file("read") as file:
+            rows = file.execute(_NEWEST, [fingerprint, gpu_type]).fetchall()
+            return tuple(observation_of(row) for row in reversed(rows))
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         self._load([fingerprint])
@@ -170,55 +171,58 @@ class DuckDbStore:
     # ---- the prediction log
 
     def log(self, executions: Sequence[Execution]) -> int:
-        with self._translated("read"):
+        with self._file("read") as file:
             ids = [one.placement_id for one in executions]
-            rows = self._connection.execute(_LOGGED, [ids]).fetchall()
+            rows = file.execute(_LOGGED, [ids]).fetchall()
         known = {placement_id for (placement_id,) in rows}
         new = {one.placement_id: one for one in executions if one.placement_id not in known}
         self._write({"executions": [execution_row(one) for one in new.values()]}, [])
         return len(new)
 
     def executions(self) -> list[Execution]:
-        with self._translated("read"):
-            rows = self._connection.execute('SELECT * FROM executions ORDER BY "at", placement_id').fetchall()
-        return [execution_of(row) for row in rows]
+        with self._file("read") as file:
+            rows = file.execute('SELECT * FROM executions ORDER BY "at", placement_id').fetchall()
+            return [execution_of(row) for row in rows]
 
     def close(self) -> None:
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
     # ---- the file
 
-    def _prepare(self) -> None:
-        tables = {name for (name,) in self._connection.execute("SHOW TABLES").fetchall()}
+    def _prepare(self, file: duckdb.DuckDBPyConnection) -> None:
+        tables = {name for (name,) in file.execute("SHOW TABLES").fetchall()}
         if tables and "hopyard_store" not in tables:
             raise StoreUnavailable(f"{self._path} is a DuckDB file of something else: name another path")
-        self._connection.execute(SCHEMA)
-        formats = self._connection.execute("SELECT format FROM hopyard_store").fetchall()
+        file.execute(SCHEMA)
+        formats = file.execute("SELECT format FROM hopyard_store").fetchall()
         if not formats:
-            self._connection.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
+            file.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
         elif formats != [(FORMAT,)]:
             raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
-        self._read_all()
-        self._connection.execute(_NAME_SERVERS)
-        bandwidths = self._connection.execute("SELECT * FROM bandwidths").fetchall()
+        for table in TABLES:  # read all rows, so that damage shows now, and not later as missing estimates
+            file.execute(f"SELECT sum(hash(COLUMNS(*))) FROM {table}")  # noqa: S608 - ours
+        file.execute(_NAME_SERVERS)
+        bandwidths = file.execute("SELECT * FROM bandwidths").fetchall()
         self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
-        self._memory.observed_at |= dict(self._connection.execute(_OBSERVED_AT).fetchall())
-
-    def _read_all(self) -> None:
-        """Read all rows, so that damage shows now, and not later as missing estimates."""
-        for table in TABLES:
-            self._connection.execute(f"SELECT sum(hash(COLUMNS(*))) FROM {table}")  # noqa: S608 - ours
+        self._memory.observed_at |= dict(file.execute(_OBSERVED_AT).fetchall())
 
     def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
         """Bring what the file has of these workloads into memory."""
         missing = list(dict.fromkeys(one for one in fingerprints if one not in self._loaded))
         if not missing:
             return
-        with self._translated("read"):
-            evidence = self._select("evidence", missing).fetchnumpy()
-            theory = self._select("theory", missing).fetchall()
-            loading = self._select("loading", missing).fetchall()
-            corrections = self._select("corrections", missing).fetchall()
+        with self._file("read") as file:
+            evidence = _select(file, "evidence", missing).fetchnumpy()
+            theory = [
+                (fingerprint, gpu_type, batch_size, msgspec.json.decode(modules, type=TimeModules))
+                for fingerprint, gpu_type, batch_size, modules in _select(file, "theory", missing).fetchall()
+            ]
+            loading = [
+                (fingerprint, gpu_type, msgspec.json.decode(refined, type=Loading))
+                for fingerprint, gpu_type, refined in _select(file, "loading", missing).fetchall()
+            ]
+            corrections = _select(file, "corrections", missing).fetchall()
         self._memory.enter(
             evidence["fingerprint"].tolist(),
             list(zip(evidence["layer"], evidence["place"], strict=True)),
@@ -228,9 +232,9 @@ class DuckDbStore:
         )
         for fingerprint, gpu_type, batch_size, modules in theory:
             known = self._memory.theories.setdefault(fingerprint, Theory(batch_size, {}, {}))
-            known.modules[gpu_type] = msgspec.json.decode(modules, type=TimeModules)
+            known.modules[gpu_type] = modules
         for fingerprint, gpu_type, refined in loading:
-            self._memory.refine(fingerprint, gpu_type, msgspec.json.decode(refined, type=Loading))
+            self._memory.refine(fingerprint, gpu_type, refined)
         for fingerprint, gpu_types, factor, observations in corrections:
             one = Correction(factor=factor, observations=observations)
             self._memory.correct(fingerprint, gpu_types, one)
@@ -239,31 +243,15 @@ class DuckDbStore:
         idle = [one for one in self._loaded if one not in asked]
         self._forget(idle[: max(len(self._loaded) - WORKLOADS_IN_MEMORY, 0)])
 
-    def _select(self, table: str, fingerprints: list[Fingerprint]) -> Any:  # noqa: ANN401 - DuckDB has no types
-        wanted = f"SELECT * FROM {table} WHERE fingerprint IN (SELECT unnest(?)) ORDER BY ALL"  # noqa: S608 - ours
-        return self._connection.execute(wanted, [fingerprints])
-
     def _write(self, tables: Mapping[str, Sequence[Row]], of: Sequence[Fingerprint]) -> None:
         """Write rows into tables, all or none."""
         try:
-            with self._translated("written"):
-                self._connection.begin()
+            with self._file("written") as file, _transaction(file):
                 for table, rows in tables.items():
-                    self._insert(table, rows)
-                self._connection.commit()
-        except StoreUnavailable:
+                    _insert(file, table, rows)
+        except BaseException:
             self._forget(of)
             raise
-
-    def _insert(self, table: str, rows: Sequence[Row]) -> None:
-        if not rows:
-            return
-        values = zip(TABLES[table].items(), zip(*rows, strict=True), strict=True)
-        batch = {name: np.array(column, dtype=kind) for (name, kind), column in values}
-        self._connection.register("batch", batch)
-        insert = "INSERT" if table == "observations" else "INSERT OR REPLACE"
-        self._connection.execute(f"{insert} INTO {table} SELECT * FROM batch")  # noqa: S608 - ours
-        self._connection.unregister("batch")
 
     def _forget(self, fingerprints: Sequence[Fingerprint]) -> None:
         for one in fingerprints:
@@ -272,21 +260,61 @@ class DuckDbStore:
             self._memory.forget(fingerprints)
 
     @contextmanager
-    def _translated(self, verb: str) -> Iterator[None]:
+    def _file(self, verb: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The file for one operation, opened first if it is not open. Raises StoreUnavailable."""
         try:
             with interruptible():
-                yield
+                if self._connection is None:
+                    self._connection = duckdb.connect(self._path, config={"threads": 1})
+                yield self._connection
         except duckdb.Error as error:
-            if (
-                not isinstance(error, _OUTSIDE) and type(error) is not duckdb.Error
-            ):  # a wrong checksum has no type
-                raise
-            remedy = _remedy(str(error))
-            kind = DamagedStore if remedy == _DAMAGED and verb != "written" else StoreUnavailable
+            if isinstance(error, _GIVEN_UP):
+                self._give_up()
+            if not isinstance(error, _OUTSIDE) and type(error) is not duckdb.Error:
+                raise  # but a wrong checksum has no type
             reason = str(error).splitlines()[0].rstrip(".")
-            raise kind(f"store {self._path} cannot be {verb}: {reason}. {remedy}") from error
+            remedy = remedy_of(reason.replace(self._path, ""))
+            kind = DamagedStore if remedy == _DAMAGED else StoreUnavailable
+            said = f"{reason}. {remedy}" if remedy else reason
+            raise kind(f"store {self._path} cannot be {verb}: {said}") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DamagedStore(f"store {self._path} cannot be {verb}: {error}. {_DAMAGED}") from error
+
+    def _give_up(self) -> None:
+        """Close a file of which DuckDB does nothing more, and forget what memory has of it."""
+        with suppress(duckdb.Error):
+            self.close()
+        self._connection = None
+        self._forget(list(self._loaded))
+
+
+@contextmanager
+def _transaction(file: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Within it all is written, or nothing."""
+    file.begin()
+    try:
+        yield
+        file.commit()
+    except BaseException:
+        with suppress(duckdb.Error, RuntimeError):  # none is open any more, or it is interrupted too
+            file.rollback()
+        raise
+
+
+def _select(file: duckdb.DuckDBPyConnection, table: str, fingerprints: list[Fingerprint]) -> Any:  # noqa: ANN401 - DuckDB has no types
+    wanted = f"SELECT * FROM {table} WHERE fingerprint IN (SELECT unnest(?)) ORDER BY ALL"  # noqa: S608 - ours
+    return file.execute(wanted, [fingerprints])
+
+
+def _insert(file: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row]) -> None:
+    if not rows:
+        return
+    values = zip(TABLES[table].items(), zip(*rows, strict=True), strict=True)
+    batch = {name: np.array(column, dtype=kind) for (name, kind), column in values}
+    file.register("batch", batch)
+    insert = "INSERT" if table == "observations" else "INSERT OR REPLACE"
+    file.execute(f"{insert} INTO {table} SELECT * FROM batch")  # noqa: S608 - ours
+    file.unregister("batch")
 
 
 _NEWEST = f"""
@@ -309,19 +337,29 @@ SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (S
 _OBSERVED_AT = "SELECT fingerprint, max(seen_at) FROM evidence WHERE layer = 'type' GROUP BY fingerprint"
 _LOGGED = "SELECT placement_id FROM executions WHERE placement_id IN (SELECT unnest(?))"
 
-_REMEDIES = (
-    ("lock", "Another process has it open: stop that one, or set HOPYARD_STORE to another path"),
-    ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
-    ("No space left", "Make room on its disk: what could not be written is tried again"),
-    ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
-)
+_IN_USE = "Another process has it open: stop that one, or set HOPYARD_STORE to another path"
 _DAMAGED = (
     "It is damaged: `hopyard store rebuild --data DIR` rebuilds it from the log of facts and samples "
     "(`--instance` names that of another instance); or move it away to begin with an empty store"
 )
+_REMEDIES = (
+    ("Could not set lock", _IN_USE),
+    ("Conflicting lock", _IN_USE),
+    ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
+    ("No space left", "Make room on its disk: what could not be written is tried again"),
+    ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
+    ("Corrupt", _DAMAGED),
+    ("corrupt", _DAMAGED),
+    ("not a valid DuckDB database file", _DAMAGED),
+    ("Could not read enough bytes", _DAMAGED),
+)
+"""by what DuckDB says; the first that fits counts"""
 _OUTSIDE = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
 """errors whose cause is outside: a disk, a lock, a damaged file"""
+_GIVEN_UP = (duckdb.InternalError, duckdb.FatalException)
+"""errors after which DuckDB refuses to do anything with the file until it is opened again"""
 
 
-def _remedy(reason: str) -> str:
-    return next((remedy for sign, remedy in _REMEDIES if sign in reason), _DAMAGED)
+def remedy_of(reason: str) -> str:
+    """What to do about what DuckDB says; empty: it is not known what is wrong."""
+    return next((remedy for sign, remedy in _REMEDIES if sign in reason), "")

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from schemas.accuracy import Execution
 from schemas.cluster import Node
 from schemas.events import JobProfiled, JobSubmitted, NodeJoined
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import DataMode, TimeModules
 from schemas.placement import Gang
+from schemas.plans import Layer
 from schemas.questions import EstimateQuestion
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.columns import Wanted
@@ -83,6 +85,25 @@ def observed(
         gang=Gang.of(gpus),
         seconds=seconds,
         throughput=throughput,
+    )
+
+
+def execution(estimated: float = 9.0) -> Execution:
+    return Execution(
+        placement_id=PlacementId("p1"),
+        job_id=JobId("j1"),
+        fingerprint=workload().fingerprint,
+        model="resnet18",
+        gpu_type="A",
+        gpus=1,
+        nodes=1,
+        layer=Layer.TYPE,
+        estimated=estimated,
+        measured=10.0,
+        at=5.0,
+        seconds=100.0,
+        number=1,
+        unstable=True,
     )
 
 

@@ -49,7 +49,8 @@ def test_a_store_remade_from_the_log_is_the_same(tmp_path: Path, counts: bool) -
     asked = ExportStore(after=0, limit=1_000)
     assert page(new, asked).lines == page(live, asked).lines
     assert live.executions()
-    rows, others = (store._connection.execute(EVIDENCE).fetchall() for store in (live, new))
+    with live._file("read") as before, new._file("read") as after:
+        rows, others = (file.execute(EVIDENCE).fetchall() for file in (before, after))
     assert rows
     assert [row[:5] for row in others] == [row[:5] for row in rows]
     for row, other in zip(rows, others, strict=True):

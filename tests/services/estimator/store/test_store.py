@@ -1,5 +1,6 @@
 """The contract of the store, over both implementations; and what a DuckDB file can do wrong."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from schemas.ids import GpuType
+from schemas.ids import GpuType, PlacementId
 from services.estimator.store.contract import (
     RUNNING,
     Bandwidth,
@@ -23,9 +24,9 @@ from services.estimator.store.contract import (
     StoreUnavailable,
     size_of,
 )
-from services.estimator.store.duckdb_store import DuckDbStore
+from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore, remedy_of
 from services.estimator.store.memory_store import MemoryStore
-from tests.services.estimator.estimator_builders import mode, modules, observed, workload
+from tests.services.estimator.estimator_builders import execution, mode, modules, observed, workload
 
 HALF_LIFE_S = 1000.0
 REFINED = Loading(data=(mode(0.1),), wait_factor=1.0, wait_s=0.0, iterations=64)
@@ -305,6 +306,86 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
     with pytest.raises(StoreUnavailable, match=r"store\.duckdb"):
         DuckDbStore(str(path), HALF_LIFE_S).find(keys(("n1999", False, 1)))
+
+
+IN_A_BLOCK = 12_288 + 100
+"""a place in the first block, behind three headers"""
+
+
+@pytest.mark.parametrize(("suffix", "at"), [("", IN_A_BLOCK), (".wal", 5_000)])
+def test_flipped_bytes_are_damage(tmp_path: Path, suffix: str, at: int) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add([observed(f"n{k}") for k in range(2000)])
+    if not suffix:
+        store.close()  # moves the log into the file
+    damaged = tmp_path / "damaged.duckdb"
+    for name in ("", ".wal"):
+        if Path(path + name).exists():
+            shutil.copy(path + name, f"{damaged}{name}")
+    content = bytearray(Path(f"{damaged}{suffix}").read_bytes())
+    content[at] ^= 0x55
+    Path(f"{damaged}{suffix}").write_bytes(content)
+    with pytest.raises(DamagedStore, match=r"damaged\.duckdb.*hopyard store rebuild"):
+        DuckDbStore(str(damaged), HALF_LIFE_S)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ('Could not set lock on file "": Conflicting lock is held in python (PID 7)', "stop that one"),
+        ('Could not write file "": No space left on device', "Make room"),
+        ("Corrupt database file: computed checksum 1 does not match 2 in block", "hopyard store rebuild"),
+        ('Failure while replaying WAL file "": data may be corrupt', "hopyard store rebuild"),
+        ('Could not write file "": File too large', ""),
+        ("Could not read from file: Input/output error", ""),
+        ("could not allocate block of size 256.0 KiB", ""),
+        ("cannot start a transaction within a transaction", ""),
+    ],
+)
+def test_damage_and_locks_are_said_only_where_duckdb_says_so(reason: str, remedy: str) -> None:
+    said = remedy_of(reason)
+    assert remedy in said
+    assert bool(remedy) == bool(said)
+
+
+def test_a_path_says_nothing_of_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="Create the folder"):
+        DuckDbStore(str(tmp_path / "Corrupt" / "Permission denied.duckdb"), HALF_LIFE_S)
+
+
+def test_after_a_write_that_failed_midway_others_are_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    too_many = msgspec.structs.replace(execution(), placement_id=PlacementId("p2"), number=2**40)
+    failing: list[Callable[[], object]] = [
+        partial(store.add, [observed(), msgspec.structs.replace(observed(), gpus_on_node=2**40)]),
+        partial(store.log, [too_many]),
+    ]
+    for write in failing:
+        with pytest.raises(OverflowError):
+            write()
+        store.add([observed(at=2.0)])
+        store.log([execution()])
+    store.close()
+    again = DuckDbStore(path, HALF_LIFE_S)
+    assert [seen.at for seen in again.observations(0, 10)] == [2.0, 2.0]
+    assert again.find(keys(("a0", False, 1))).count.tolist() == [2]
+    assert again.executions() == [execution()]
+    again.close()
+
+
+def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.keep(workload(), {A: modules()})
+    store.refine(workload().fingerprint, A, msgspec.structs.replace(REFINED, wait_s=float("inf")))
+    store.close()
+    again = DuckDbStore(path, HALF_LIFE_S)
+    with pytest.raises(DamagedStore, match="hopyard store rebuild"):
+        again.theory([workload().fingerprint])
+    again.close()
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
