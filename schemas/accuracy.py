@@ -2,6 +2,7 @@
 
 from schemas.base import Message
 from schemas.ids import Fingerprint, JobId, PlacementId
+from schemas.numbers import Amount, GpuCount, Rate, Tally, Time
 from schemas.plans import Layer
 
 
@@ -15,18 +16,18 @@ class Execution(Message, frozen=True, kw_only=True):
     model: str
     gpu_type: str
     """the type of its GPUs; several types are joined by `+`"""
-    gpus: int
-    nodes: int
+    gpus: GpuCount
+    nodes: GpuCount
     layer: Layer
     """the layer that gave the estimate"""
-    estimated: float
+    estimated: Amount
     """samples/s of the whole configuration"""
-    measured: float
+    measured: Rate
     """samples/s: samples done / seconds from the gang's forming to the order to stop, or to its end"""
-    at: float
+    at: Time
     """cluster time at which the gang formed"""
-    seconds: float
-    number: int
+    seconds: Amount
+    number: Tally
     """how many executions of the workload the log has up to this one; 1: it is the first"""
     unstable: bool
     """the profiler found two components in its loading times (Hops eq. 3)"""

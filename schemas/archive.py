@@ -1,7 +1,5 @@
 """The lines of an exported store: JSON, an entry a line, after a header line."""
 
-from math import inf
-
 import msgspec
 
 from schemas.accuracy import Execution
@@ -9,12 +7,17 @@ from schemas.calibration import BandwidthRow
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
+from schemas.numbers import MOST, Amount, Rate, Tally, WholeNumber
 from schemas.samples import ThroughputObserved
 from schemas.upgrades import upgraded
 
 VERSION = 2
 READABLE = range(1, VERSION + 1)
 """format versions that can be read; version 1 is of 0.1.0, with GPUs by node in place of gangs"""
+NAMED = ("model", "dataset", "batch_size", "optimizer", "code_version")
+"""fields of a workload, in the order in which its fingerprint has them"""
+ROUNDING = 1e-3
+"""by how much probabilities may add up to another sum than 1"""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True):
@@ -45,10 +48,10 @@ class LoadingLine(Line, frozen=True, kw_only=True, tag="loading"):
     fingerprint: Fingerprint
     gpu_type: GpuType
     data: tuple[DataMode, ...]
-    wait_factor: float
-    wait_s: float
-    iterations: int
-    waits_s: tuple[float, ...] = ()
+    wait_factor: Amount
+    wait_s: Amount
+    iterations: WholeNumber
+    waits_s: tuple[Amount, ...] = ()
 
 
 class CorrectionLine(Line, frozen=True, kw_only=True, tag="correction"):
@@ -56,8 +59,8 @@ class CorrectionLine(Line, frozen=True, kw_only=True, tag="correction"):
 
     fingerprint: Fingerprint
     gpu_types: str
-    factor: float
-    observations: int
+    factor: Rate
+    observations: Tally
 
 
 class BandwidthLine(Line, frozen=True, kw_only=True, tag="bandwidth"):
@@ -82,7 +85,7 @@ def header_of(line: bytes) -> Header:
     """The header of an export. Raises ValueError for another kind of file, or another version."""
     try:
         header = _header.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not an exported store: {error}") from None
     if header.version not in READABLE:
         raise ValueError(f"an export of version {header.version}, this reads {READABLE[0]} to {VERSION}")
@@ -93,14 +96,14 @@ def entry_of(line: bytes) -> Entry:
     """The entry in a line. Raises ValueError."""
     try:
         entry = _decoded(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     _check(entry)
     return entry
 
 
 def _decoded(line: bytes) -> Entry:
-    """Decode a line of any readable version. Raises DecodeError, UnicodeDecodeError."""
+    """Decode a line of any readable version. Raises what decoders raise, and upgrades of what is no entry."""
     try:
         entry: Entry = _entry.decode(line)
     except msgspec.ValidationError:
@@ -115,32 +118,33 @@ def _check(entry: Entry) -> None:
     """Check what types cannot. Raises ValueError."""
     match entry:
         case ObservationLine(seen=seen):
-            wrong = not (0 < seen.throughput < inf and 0 < seen.seconds < inf and seen.gang.gpus)
+            wrong = not (seen.throughput and seen.seconds and seen.gang.gpus)
         case TheoryLine(fingerprint=fingerprint, modules=modules):
             workload_of(fingerprint)
-            wrong = len(modules.data) not in {1, 2} or modules.pattern not in {1, 2}
+            times = (modules.forward_s, modules.backward_s, modules.update_s)
+            wrong = not (_is_mixture(modules.data) and any((*times, *(one.mean_s for one in modules.data))))
         case LoadingLine(data=data):
-            wrong = len(data) not in {1, 2}
-        case CorrectionLine(factor=factor):
-            wrong = not 0 < factor < inf
+            wrong = not _is_mixture(data)
         case ExecutionLine(execution=execution):
-            wrong = not (execution.measured > 0 and execution.seconds > 0)
-        case BandwidthLine(row=row):
-            wrong = any(value is not None and value <= 0 for value in (row.link, row.network))
+            wrong = not execution.seconds or execution.error > MOST
+        case _:
+            wrong = False
     if wrong:
         raise ValueError("numbers that cannot have been measured")
+
+
+def _is_mixture(data: tuple[DataMode, ...]) -> bool:
+    """Whether there are one or two components, one of which happens in every iteration."""
+    return len(data) in {1, 2} and abs(sum(one.probability for one in data) - 1.0) < ROUNDING
 
 
 def workload_of(fingerprint: Fingerprint) -> Workload:
     """The workload that has this fingerprint. Raises ValueError."""
     parts = [part.replace("%7C", "|").replace("%25", "%") for part in fingerprint.split("|")]
-    if len(parts) != 5 or not parts[2].isdecimal():  # noqa: PLR2004 - the parts of a fingerprint
+    try:
+        found = msgspec.convert(dict(zip(NAMED, parts, strict=True)), Workload, strict=False)
+    except ValueError:
+        found = None
+    if found is None or found.fingerprint != fingerprint:
         raise ValueError(f"{fingerprint!r} is not a fingerprint of a workload")
-    model, dataset, batch_size, optimizer, code_version = parts
-    return Workload(
-        model=model,
-        dataset=dataset,
-        batch_size=int(batch_size),
-        optimizer=optimizer,
-        code_version=code_version,
-    )
+    return found

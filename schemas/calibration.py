@@ -7,7 +7,7 @@ from msgspec import Meta
 from schemas.base import Message
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
-from schemas.numbers import GpuCount
+from schemas.numbers import Amount, GpuCount, Rate, Time, WholeNumber
 
 
 class AllReduceTimes(Message, frozen=True, kw_only=True):
@@ -47,10 +47,10 @@ class Path(Message, frozen=True, kw_only=True, cache_hash=True):
     """The time of a gang's gradient exchange: T_c = latency + moved / bandwidth; `moved`: bytes by eq. 2."""
 
     distributed: bool
-    gpus: Annotated[int, Meta(ge=0)]
+    gpus: Annotated[int, Meta(ge=0, le=100_000)]
     """GPUs of each node; 0: any number"""
-    latency_s: Annotated[float, Meta(ge=0)]
-    bandwidth: Annotated[float, Meta(gt=0)]
+    latency_s: Amount
+    bandwidth: Rate
     """bytes/s"""
 
 
@@ -58,14 +58,14 @@ class BandwidthRow(Message, frozen=True, kw_only=True):
     """The paths of one GPU type, bytes/s; None: nothing was measured."""
 
     gpu_type: GpuType
-    link: float | None
+    link: Rate | None
     """B_link: an all-reduce inside one node"""
-    network: float | None
+    network: Rate | None
     """B_net: an all-reduce between nodes"""
-    at: float
+    at: Time
     """cluster time of the measurement"""
-    measurements: int
-    error: float
+    measurements: WholeNumber
+    error: Amount
     """mean of |T_c measured − T_c by its path| / T_c measured"""
     paths: tuple[Path, ...] = ()
     """by shape of the gang; predictions use these"""

@@ -20,6 +20,8 @@ Fraction = Annotated[float, Meta(ge=0, le=1 + 1e-6)]
 """a share of a whole, with room for rounding"""
 Number = Annotated[float, Meta(ge=-MOST, le=MOST)]
 WholeNumber = Annotated[int, Meta(ge=0, le=2**53)]
+Tally = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+"""a number of things, for which a store has 32 bits"""
 GpuCount = Annotated[int, Meta(ge=1, le=100_000)]
 Index = Annotated[int, Meta(ge=0, le=100_000)]
 """index of a GPU on its node"""

@@ -78,7 +78,7 @@ def _enter(
                 return True
         case LoadingLine(fingerprint=fingerprint, gpu_type=gpu_type):
             known = store.theory([fingerprint]).get(fingerprint)
-            if known is None or gpu_type not in known.loading:
+            if known is not None and gpu_type not in known.loading:
                 store.refine(fingerprint, gpu_type, _loading(line))
                 return True
         case CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types):

@@ -3,20 +3,33 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from schemas.accuracy import Execution
-from schemas.archive import BandwidthLine, Header, ObservationLine, encoded, entry_of, header_of, workload_of
+from schemas.archive import (
+    BandwidthLine,
+    CorrectionLine,
+    ExecutionLine,
+    Header,
+    Line,
+    LoadingLine,
+    ObservationLine,
+    TheoryLine,
+    encoded,
+    entry_of,
+    header_of,
+    workload_of,
+)
 from schemas.calibration import BandwidthRow
-from schemas.ids import Fingerprint, GpuType, JobId, PlacementId
+from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
-from schemas.plans import Layer
 from schemas.questions import ExportStore, Imported, ImportStore
 from services.estimator.store.archive import enter, page
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
 from services.estimator.store.duckdb_store import DuckDbStore
+from services.estimator.store.memory_store import MemoryStore
 from tests.paths import data
-from tests.services.estimator.estimator_builders import mode, modules, observed, workload
+from tests.services.estimator.estimator_builders import execution, mode, modules, observed, workload
 from tests.services.estimator.store.test_store import HALF_LIFE_S, keys
 
 A = GpuType("A")
@@ -34,25 +47,6 @@ def filled(path: str = ":memory:") -> DuckDbStore:
     store.calibrate({A: Bandwidth(link=1e9, network=None, at=3.0, measurements=4, error=0.1)})
     store.log([execution()])
     return store
-
-
-def execution(estimated: float = 9.0) -> Execution:
-    return Execution(
-        placement_id=PlacementId("p1"),
-        job_id=JobId("j1"),
-        fingerprint=workload().fingerprint,
-        model="resnet18",
-        gpu_type="A",
-        gpus=1,
-        nodes=1,
-        layer=Layer.TYPE,
-        estimated=estimated,
-        measured=10.0,
-        at=5.0,
-        seconds=100.0,
-        number=1,
-        unstable=True,
-    )
 
 
 def lines(store: Store, limit: int = 2) -> tuple[bytes, ...]:
@@ -101,12 +95,79 @@ def test_a_file_keeps_all_of_it(tmp_path: Path) -> None:
     again.close()
 
 
-NEGATIVE = BandwidthLine(
-    row=BandwidthRow(gpu_type=A, link=-1.0, network=None, at=0.0, measurements=1, error=0.0)
-)
+ENTRIES: list[Line] = [
+    ObservationLine(seen=observed()),
+    TheoryLine(fingerprint=workload().fingerprint, gpu_type=A, modules=modules()),
+    LoadingLine(
+        fingerprint=workload().fingerprint,
+        gpu_type=A,
+        data=(mode(0.2),),
+        wait_factor=1.0,
+        wait_s=0.0,
+        iterations=8,
+    ),
+    CorrectionLine(fingerprint=workload().fingerprint, gpu_types="A+B", factor=0.9, observations=2),
+    BandwidthLine(row=BandwidthRow(gpu_type=A, link=1e9, network=None, at=0.0, measurements=1, error=0.0)),
+    ExecutionLine(execution=execution()),
+]
+GOOD = tuple(map(encoded, ENTRIES))
+NO_TIME = modules(forward_s=0.0, backward_s=0.0, update_s=0.0)
+WRONG: dict[str, object] = {
+    "seen.seconds": 0.0,
+    "fingerprint": "m|d|99999999999|sgd|",
+    "fingerprint ": "m|d|0|sgd|",
+    "fingerprint  ": "m|d|007|sgd|",
+    "modules": msgspec.to_builtins(NO_TIME),
+    "modules.data": msgspec.to_builtins([mode(0.1, probability=0.0)]),
+    "wait_factor": -50.0,
+    "wait_s": -5.0,
+    "iterations": -1,
+    "factor": 0.0,
+    "observations": 9_999_999_999,
+    "row.link": -1.0,
+    "row.error": -1.0,
+    "execution.number": 3_000_000_000,
+    "execution.gpus": 0,
+    "execution.measured": 1e-300,
+    "execution.seconds": 0.0,
+}
+"""a figure that cannot be, by the place where it stands in one of the entries"""
 
 
-@pytest.mark.parametrize("line", [b"", b"{", b'{"kind":"observation"}', encoded(NEGATIVE)])
+def with_figure(place: str, value: object) -> bytes:
+    """The first entry that has the place, with another value there."""
+    *outer, name = place.strip().split(".")
+    for line in GOOD:
+        entry = msgspec.json.decode(line)
+        inner = entry
+        for one in outer:
+            inner = inner.get(one, {})
+        if name in inner:
+            inner[name] = value
+            return msgspec.json.encode(entry)
+    raise AssertionError(place)
+
+
+@pytest.mark.parametrize("place", WRONG)
+def test_a_page_with_a_figure_that_cannot_be_is_refused_whole(place: str) -> None:
+    store = DuckDbStore(":memory:", HALF_LIFE_S)
+    answer = enter(store, ImportStore(lines=(*GOOD, with_figure(place, WRONG[place]))))
+    assert (answer.entered, answer.wrong and answer.wrong[0]) == (0, len(GOOD))
+    assert lines(store) == ()
+    assert enter(store, ImportStore(lines=GOOD)).entered == len(GOOD)
+
+
+def test_loading_without_time_modules_is_not_counted_as_entered() -> None:
+    loading = [line for line in GOOD if b'"kind":"loading"' in line]
+    for store in (DuckDbStore(":memory:", HALF_LIFE_S), MemoryStore(HALF_LIFE_S)):
+        assert enter(store, ImportStore(lines=tuple(loading))) == Imported(entered=0, known=1)
+        assert enter(store, ImportStore(lines=GOOD)).entered == len(GOOD)
+
+
+ORDER = b'{"kind":"observation","seen":{"fact":"worker.start-ordered","gang":[1]}}'
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"kind":"observation"}', ORDER, b"[" * 100_000])
 def test_an_invalid_line_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         entry_of(line)
