@@ -1,6 +1,7 @@
 """Theory's throughputs, each computed once until the workload's theory on the GPU type changes."""
 
 from collections.abc import Sequence
+from math import isnan
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ from schemas.ids import Fingerprint, GpuType
 from services.estimator.lookup.theory_table import TheoryTable, gangs_of, workload_theory
 from services.estimator.store.contract import Shape, Store
 from services.estimator.store.table import Whole
-from services.estimator.theory.formula import per_gpu_throughput
+from services.estimator.theory.formula import Gangs, per_gpu_throughput
 from shared.domain.iteration import Column
 
 KEPT_MAX = 100_000
@@ -56,7 +57,7 @@ class Ideals:
     def of(
         self, alike: Alike, table: TheoryTable, fingerprints: Sequence[Fingerprint], store: Store
     ) -> Column:
-        """Samples/s per GPU, by row. Raises StoreUnavailable."""
+        """Samples/s per GPU, by row; NaN: theory has no answer. Raises StoreUnavailable."""
         self._make_room()
         pairs = list(zip(alike.workload.tolist(), alike.kind.tolist(), strict=True))
         counts = list(zip(alike.nodes.tolist(), alike.gpus.tolist(), alike.fewest.tolist(), strict=True))
@@ -72,7 +73,7 @@ class Ideals:
             gangs = gangs_of(
                 table, some.workload, some.kind, nodes=some.nodes, gpus=some.gpus, fewest=some.fewest
             )
-            for row, value in zip(new, per_gpu_throughput(gangs).tolist(), strict=True):
+            for row, value in zip(new, _answers(gangs), strict=True):
                 known[row][counts[row]] = value
         return np.array([there[one] for there, one in zip(known, counts, strict=True)], dtype=np.float64)
 
@@ -124,6 +125,10 @@ def _computed(
         nodes = np.array([shapes[row].nodes for row in rows], dtype=np.int64)
         gpus = np.array([shapes[row].gpus for row in rows], dtype=np.int64)
         gangs = gangs_of(own.table, np.zeros_like(kind), kind, nodes=nodes, gpus=gpus)
-        for row, value in zip(rows, per_gpu_throughput(gangs).tolist(), strict=True):
+        for row, value in zip(rows, _answers(gangs), strict=True):
             found[row] = value
     return found
+
+
+def _answers(gangs: Gangs) -> list[float | None]:
+    return [None if isnan(value) else value for value in per_gpu_throughput(gangs).tolist()]

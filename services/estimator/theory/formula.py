@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.measurements import DataMode, TimeModules
+from schemas.numbers import MOST
 from services.estimator.store.contract import Loading
 from services.estimator.theory.waiting import slowest_s
 from shared.domain.iteration import OURS, OVERLAPPED, Column, Law, busy_s, communication_s, iteration_s
@@ -53,8 +54,14 @@ def _share(gangs: Gangs) -> Column:
 
 
 def per_gpu_throughput(gangs: Gangs) -> Column:
-    """Eq. 5: samples that the GPU takes of an iteration / E(T_iter), samples/s per GPU."""
-    return np.asarray(_share(gangs) * gangs.batch_size / expected_iteration_s(gangs), dtype=np.float64)
+    """Eq. 5: samples that the GPU takes of an iteration / E(T_iter), samples/s per GPU.
+
+    NaN where E(T_iter) is no time that an iteration can take: the modules were not measured.
+    """
+    samples, taken_s = _share(gangs) * gangs.batch_size, expected_iteration_s(gangs)
+    possible = (taken_s >= 1 / MOST) & (taken_s <= MOST)
+    rates = np.divide(samples, taken_s, out=np.full(len(taken_s), np.nan), where=possible)
+    return np.asarray(rates, dtype=np.float64)
 
 
 def expected_iteration_s(gangs: Gangs) -> Column:

@@ -14,6 +14,7 @@ from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
 from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.measurements import DataMode
+from schemas.numbers import MOST
 from schemas.questions import Calibrate, ExportStore, ImportStore, Refused, ShowAccuracy
 from schemas.samples import ThroughputObserved
 from services.estimator import tasks
@@ -200,17 +201,25 @@ class StoreWorkers:
         return estimate(asked, self._store, self._threshold, self._law, residuals=self._residuals)
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
-        """Raises StoreUnavailable."""
+        """Types on which no pace follows from the modules are left out.
+
+        Raises StoreUnavailable, also where that leaves no type.
+        """
         workload = task.spec.workload
         self._store.keep(workload, task.modules)
-        gpu_types = sorted(task.modules)
-        single, paired = self._probe(workload.fingerprint, gpu_types, task.node_by_type)
-        share = shares(gpu_types, task.gpus_alive)
+        single, paired = self._probe(workload.fingerprint, sorted(task.modules), task.node_by_type)
+        known = {one: rate for one, rate in single.items() if _possible(rate) and _possible(paired[one])}
+        if not known:
+            raise StoreUnavailable(
+                f"no throughput on any GPU type follows from what the store has of {workload.fingerprint}: "
+                "correct an export of it, and rebuild the store (`hopyard store rebuild --from FILE`)"
+            )
+        share = shares(list(known), task.gpus_alive)
         return tasks.Learned(
             job_id=task.job_id,
-            age_s=age_s(task.spec.samples, task.spec.demand, single, share),
-            sensitivity=sensitivity(single, paired, share),
-            single_gpu=single,
+            age_s=min(age_s(task.spec.samples, task.spec.demand, known, share), MOST),
+            sensitivity=min(sensitivity(known, paired, share), MOST),
+            single_gpu=known,
         )
 
     def _probe(
@@ -236,6 +245,11 @@ class StoreWorkers:
         single = dict(zip(gpu_types, throughput[0::2], strict=True))
         paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
         return single, paired
+
+
+def _possible(rate: float) -> bool:
+    """Whether it is a rate that messages can have, and can be divided by; NaN: it is not known."""
+    return 1 / MOST <= rate <= MOST
 
 
 def _starts(count: int) -> list[int]:

@@ -7,7 +7,7 @@ import pytest
 from schemas.accuracy import AccuracyReport
 from schemas.base import Event, Sample
 from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
-from schemas.ids import JobId, NodeId, PlacementId
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
 from schemas.plans import Layer
 from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
@@ -15,6 +15,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.core import BATCH, Estimator
 from services.estimator.lookup.layers import EvidenceThreshold
 from services.estimator.state import State
+from services.estimator.store.contract import Loading, StoreUnavailable
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
     Correct,
@@ -33,12 +34,15 @@ from shared.domain.core import Asked, Effect, Effects, Publish, Reply, Work, Wor
 from tests.fact_builders import whole_life
 from tests.services.estimator.estimator_builders import (
     joined,
+    mode,
+    modules,
     node,
     observed,
     profiled,
     question,
     spec,
     submitted,
+    workload,
 )
 
 FLUSH_S = 10.0
@@ -344,3 +348,41 @@ def test_types_that_join_are_measured_once_where_that_is_wanted() -> None:
     assert [one.node_id for one in work.task.nodes] == ["a0", "a1", "b0"]
     core.handle(joined(node("a2")), 20.0)
     assert core.next_wakeup() is None
+
+
+# ---- what cannot be
+
+
+def poisoned(*gpu_types: str) -> Driver:
+    """A store that imported loading by which a pair takes less than no time, on some of two types."""
+    driver = Driver().tell(joined(), joined(node("b0", "B")))
+    loading = Loading(data=(mode(0.1, 0.01),), wait_factor=-50.0, wait_s=-5.0, iterations=3)
+    driver.store.keep(workload(), {GpuType(one): modules() for one in ("A", "B")})
+    for one in gpu_types:
+        driver.store.refine(workload().fingerprint, GpuType(one), loading)
+    return driver.tell(submitted())
+
+
+def test_a_type_without_a_possible_pace_is_left_out_and_the_fact_can_be_read() -> None:
+    driver = poisoned("A").tell(profiled(gpu_types=("A", "B")))
+    [queued] = driver.published
+    assert isinstance(queued, JobQueued)
+    assert queued.single_gpu == pytest.approx({"B": 100.0})
+    assert (queued.age_s, queued.sensitivity) == pytest.approx((6e6 / (100 * 2), 1.5))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(queued), type=JobQueued) == queued
+
+
+def test_a_job_without_any_possible_pace_waits_and_the_store_says_why() -> None:
+    driver = poisoned("A", "B")
+    [work] = driver.core.handle(profiled(gpu_types=("A", "B")), 5.0)
+    assert isinstance(work, Work)
+    assert isinstance(work.task, Learn)
+    with pytest.raises(StoreUnavailable, match="no throughput on any GPU type"):
+        driver.workers.learn(work.task)
+
+
+def test_modules_of_no_time_give_no_number() -> None:
+    driver = ready()
+    none = modules(forward_s=0.0, backward_s=0.0, update_s=0.0)
+    driver.store.keep(workload(), {GpuType("A"): none})
+    assert np.isnan(throughput(driver.ask(question()))).all()
