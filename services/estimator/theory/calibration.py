@@ -10,14 +10,14 @@ the times of each shape of ring, by least squares of the relative error, and one
     minimise Σ ((a + x·b − T) / T)²   over latency a ≥ 0, b = 1 / B,  with x = bytes · (N − 1)/N or bytes
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 import numpy as np
 
 from schemas.calibration import AllReduceTimes, Path, Ring
 from schemas.cluster import Node
-from schemas.ids import GpuType
+from schemas.ids import GpuType, NodeId
 from services.estimator.store.contract import Bandwidth
 from shared.domain.iteration import Column
 
@@ -41,9 +41,15 @@ def inside(nodes: Iterable[Node]) -> list[Ring]:
     return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, least=2)]
 
 
-def between(nodes: Iterable[Node]) -> list[Ring]:
-    """Rings over two nodes of a type: 1, 2, 4 … GPUs on each, and all. No node is in two pairs."""
-    pairs = [pair for of_type in _by_type(nodes) for pair in zip(of_type[::2], of_type[1::2], strict=False)]
+def between(nodes: Iterable[Node], paired: Container[NodeId] = ()) -> list[Ring]:
+    """Rings over two nodes of a type: 1, 2, 4 … GPUs on each, and all. No node is in two pairs.
+
+    `paired`: nodes that are in pairs already; they are among those that are measured.
+    """
+    free = [
+        [node for node in of_type if node.node_id not in paired] for of_type in _by_type(nodes, first=paired)
+    ]
+    pairs = [pair for of_type in free for pair in zip(of_type[::2], of_type[1::2], strict=False)]
     return [
         Ring(members=((a, gpus), (b, gpus)))
         for a, b in pairs
@@ -141,10 +147,10 @@ def _moved(ring: Ring) -> float:
     return 1.0 if ring.distributed else (ring.gpus - 1) / ring.gpus
 
 
-def _by_type(nodes: Iterable[Node]) -> list[list[Node]]:
-    """The nodes to measure, by type, in the order of their ids."""
+def _by_type(nodes: Iterable[Node], first: Container[NodeId] = ()) -> list[list[Node]]:
+    """The nodes to measure, by type, in the order of their ids but for those that come first."""
     by_type: dict[GpuType, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: (node.gpu_type, node.node_id)):
+    for node in sorted(nodes, key=lambda node: (node.gpu_type, node.node_id not in first, node.node_id)):
         by_type.setdefault(node.gpu_type, []).append(node)
     return [of_type[:NODES_PER_TYPE] for of_type in by_type.values()]
 

@@ -5,25 +5,29 @@ import asyncio
 import numpy as np
 import pytest
 
-from schemas.base import Message
-from schemas.calibration import AllReduceTimes, Calibration, Path, Ring
+from schemas.base import Message, Question
+from schemas.calibration import AllReduceMeeting, AllReduceTimes, Calibration, Path, Ring
 from schemas.cluster import Node
+from schemas.codec import Malformed
 from schemas.events import StartOrdered
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.placement import Gang
-from schemas.questions import Calibrate, Estimates
+from schemas.questions import Calibrate, Estimates, JoinAllReduce, OpenAllReduce, Refused
 from schemas.settings import Settings
 from services.agent.build import build as build_agent
 from services.estimator.build import build
 from services.estimator.store.contract import Bandwidth
 from services.estimator.theory.calibration import REPEATS, SIZES, Timing, bandwidths, between, inside, merged
 from services.estimator.theory.paths import exchange, paths_of
+from services.estimator.work.measuring import measured
 from shared.domain.iteration import law_of
+from shared.runtime.bus.contract import Answer, Questions
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
+from shared.runtime.tasks import LOOP_TASKS
 from tests.services.estimator.estimator_builders import GIGA, joined, node, profiled, question, submitted
 
 LINK, NETWORK = 4e9, 5e8
@@ -276,3 +280,82 @@ def test_in_place_of_nodes_in_use_the_next_ones_are_timed() -> None:
     [row] = said.rows
     assert row.measurements == (3 * 2 + 4) * len(SIZES) * REPEATS
     assert row.network is not None
+
+
+# ---- nodes in use, where only pairs are timed
+
+
+class Agents(Questions):
+    """Their answers. `busy`: they refuse to begin; `apart`: they cannot reach each other."""
+
+    def __init__(self, *busy: str, apart: bool = False) -> None:
+        self.busy = busy
+        self.apart = apart
+        self.begun: list[str] = []
+
+    async def ask(self, question: Question, timeout_s: float) -> Message:  # noqa: ARG002 - the port's
+        assert isinstance(question, OpenAllReduce | JoinAllReduce)
+        if question.node_id in self.busy:
+            return Refused(reason="1 GPUs wanted, 0 free")
+        if isinstance(question, OpenAllReduce):
+            self.begun.append(question.node_id)
+            return AllReduceMeeting(meeting="h:1", sizes=SIZES)
+        if self.apart:
+            return Refused(reason="the all-reduces took more than 55 s")
+        return AllReduceTimes(seconds=tuple((size / NETWORK,) * REPEATS for size in SIZES))
+
+    async def serve(self, service: str, subject: str, answer: Answer) -> None:
+        """Nobody else answers."""
+
+
+def pairs_of(agents: Agents, count: int) -> tuple[list[list[NodeId]], dict[NodeId, str]]:
+    """The pairs timed among nodes with one GPU, and the nodes left out."""
+    nodes = [node(f"a{number}", gpus=1) for number in range(count)]
+    timings, left_out = asyncio.run(measured(agents, LOOP_TASKS, nodes))
+    return [[one.node_id for one, _ in timing.ring.members] for timing in timings], left_out
+
+
+def test_in_place_of_a_node_in_use_a_pair_has_the_next_one() -> None:
+    pairs, left_out = pairs_of(Agents("a0", "a2"), 8)
+    assert pairs == [["a1", "a3"], ["a4", "a5"]]
+    assert left_out == dict.fromkeys(["a0", "a2"], "1 GPUs wanted, 0 free")
+    pairs, left_out = pairs_of(Agents("a1"), 8)
+    assert pairs == [["a2", "a3"], ["a0", "a4"]]
+    assert list(left_out) == ["a1"]
+
+
+def test_where_every_other_node_is_in_use_no_pair_is_timed() -> None:
+    pairs, left_out = pairs_of(Agents(*(f"a{number}" for number in range(1, 6))), 6)
+    assert pairs == []
+    assert list(left_out) == [f"a{number}" for number in range(1, 6)]
+
+
+def test_where_nodes_do_not_reach_each_other_no_further_pair_is_tried() -> None:
+    agents = Agents(apart=True)
+    pairs, left_out = pairs_of(agents, 8)
+    assert pairs == []
+    assert sorted(agents.begun) == ["a0", "a1", "a2", "a3"]
+    assert set(left_out.values()) == {"the all-reduces took more than 55 s"}
+
+
+def test_an_answer_that_cannot_be_read_is_no_measurement() -> None:
+    class Garbled(Agents):
+        async def ask(self, question: Question, timeout_s: float) -> Message:  # noqa: ARG002 - the port's
+            raise Malformed("truncated")
+
+    pairs, left_out = pairs_of(Garbled(), 2)
+    assert pairs == []
+    assert "cannot be read" in left_out[NodeId("a0")]
+
+
+def test_times_that_cannot_be_are_no_measurement() -> None:
+    class TooFast(Agents):
+        async def ask(self, question: Question, timeout_s: float) -> Message:
+            reply = await super().ask(question, timeout_s)
+            if isinstance(reply, AllReduceTimes):
+                return AllReduceTimes(seconds=((1e-300,) * REPEATS,) * len(SIZES))
+            return reply
+
+    pairs, left_out = pairs_of(TooFast(), 2)
+    assert pairs == []
+    assert "cannot be" in left_out[NodeId("a0")]
