@@ -79,7 +79,7 @@ class Estimator:
         self._inventory: _Inventory | None = None
         """None: to be computed again, since a fact about nodes came"""
         self._write_failed = False
-        """the last write failed, so the next one waits for its time"""
+        """the last write failed, so the next one waits for its time, and some of it may be written already"""
 
     def handle(self, message: Input, now: float) -> Effects:
         effects: Effects = []
@@ -108,7 +108,7 @@ class Estimator:
     def wake(self, now: float) -> Effects:
         if self._due is None or now < self._due:
             return []
-        self._due, self._write_failed = None, False
+        self._due = None
         retries, self._retries = list(self._retries), {}
         effects = [effect for job_id in retries for effect in self._learn_modules(job_id)]
         return [*self._flush(), *effects, *self._calibrate(now)]
@@ -199,8 +199,9 @@ class Estimator:
     def _flush(self) -> Effects:
         batch, self._observed = self._observed, []
         ended, self._ended = self._ended, []
+        again, self._write_failed = self._write_failed, False
         paced = [seen for seen in batch if gangs.paced(seen.gang)]
-        record: Effects = [Work(WriteObservations(tuple(paced)))] if paced else []
+        record: Effects = [Work(WriteObservations(tuple(paced), again))] if paced else []
         if len(paced) < len(batch):
             record.append(self._correct([seen for seen in batch if not gangs.paced(seen.gang)]))
         return [*record, *([Work(WriteExecutions(tuple(ended)))] if ended else [])]

@@ -16,6 +16,8 @@ class WriteObservations(msgspec.Struct, frozen=True):
     """Work: write observations."""
 
     observations: tuple[ThroughputObserved, ...]
+    again: bool = False
+    """some may be written: the last attempt failed, or was given up"""
 
 
 class ObservationsWritten(msgspec.Struct, frozen=True):

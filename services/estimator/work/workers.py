@@ -93,8 +93,11 @@ class StoreWorkers:
         """observations with loading times, since this start"""
 
     def record(self, task: tasks.WriteObservations) -> tasks.ObservationsWritten:
-        """Write observations. Raises StoreUnavailable; then none of them is written."""
-        self._store.add(task.observations)
+        """Write observations. Raises StoreUnavailable; then none of them is written.
+
+        One that was given up may be written all the same, once the disk answers.
+        """
+        self._store.add(self._store.unknown(task.observations) if task.again else task.observations)
         return tasks.ObservationsWritten(tuple(self._due(task.observations)))
 
     def _due(self, observations: Iterable[ThroughputObserved]) -> Iterator[tuple[Fingerprint, GpuType]]:

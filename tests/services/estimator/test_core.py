@@ -246,6 +246,22 @@ def test_observations_that_could_not_be_written_are_tried_again_at_their_time() 
     assert len(work.task.observations) == BATCH + 1
 
 
+def test_what_a_write_that_was_given_up_wrote_all_the_same_is_not_written_twice() -> None:
+    driver = Driver()
+    for at in range(2):
+        driver.core.handle(observed(at=float(at)), 0.0)
+    [first] = driver.core.wake(FLUSH_S)
+    assert isinstance(first, Work)
+    assert isinstance(first.task, WriteObservations)
+    driver.core.handle(WorkFailed(first.task, "TimeoutError"), FLUSH_S)
+    driver.workers.record(first.task)  # the disk answers after all
+    driver.core.handle(observed(at=2.0), FLUSH_S)
+    driver.perform(driver.core.wake(2 * FLUSH_S))
+    assert [seen.at for seen in driver.store.observations(0, 10)] == [0.0, 1.0, 2.0]
+    driver.core.handle(observed(at=3.0), FLUSH_S)
+    assert driver.core.wake(1e9) == [Work(WriteObservations((observed(at=3.0),)))]
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_observations_are_dropped(rate: float) -> None:
     core = Estimator(flush_s=FLUSH_S)
