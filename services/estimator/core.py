@@ -10,6 +10,7 @@ import msgspec
 
 from schemas.accuracy import Execution
 from schemas.base import Event
+from schemas.calibration import Calibration
 from schemas.cluster import Node
 from schemas.events import (
     JobProfiled,
@@ -53,6 +54,10 @@ BATCH = 100
 BUFFER = 10_000
 """observations held while the store cannot be written; of more, the oldest are dropped"""
 
+_Bandwidths = tuple[float | None, float | None]
+"""B_link and B_net of a type; None: not measured"""
+_UNKNOWN: _Bandwidths = (None, None)
+
 
 class _Inventory(msgspec.Struct, frozen=True):
     node_by_type: dict[GpuType, Node]
@@ -65,12 +70,17 @@ class Estimator:
     def __init__(self, *, flush_s: float, calibrates: bool = False) -> None:
         """`flush_s`: cluster seconds after which observations are written, and failed work is tried again.
 
-        `calibrates`: whether bandwidths are measured, without a request, when a GPU type joins.
+        `calibrates`: whether bandwidths that a type lacks are measured, without a request, when a node joins.
         """
         self.state = State()
         self._flush_s = flush_s
         self._calibrates = calibrates
-        self._measured: set[GpuType] = set()
+        self._measured: dict[GpuType, _Bandwidths] = {}
+        """as the last calibration of this life says"""
+        self._tried: set[GpuType] = set()
+        """types of which no node that could matter has joined since a measurement was tried"""
+        self._measuring = False
+        """a measurement without a request is under way"""
         self._observed: list[ThroughputObserved] = []
         self._ended: list[Execution] = []
         self._retries: dict[JobId, None] = {}
@@ -90,8 +100,8 @@ class Estimator:
                 effects = self._observe(message, now)
             case Asked():
                 effects = self._asked(message, now)
-            case Answered(ticket, answer):
-                effects = [] if ticket is None else [Reply(ticket, answer)]
+            case Answered():
+                effects = self._answered(message, now)
             case ObservationsWritten(due):
                 effects = [effect for key in due for effect in self._refine(*key)]
             case Learned():
@@ -128,7 +138,10 @@ class Estimator:
             self._ended.append(execution)
             self._set_timer(now)
         match fact:
-            case NodeJoined() if self._calibrates and fact.node.gpu_type not in self._measured:
+            case NodeJoined() if self._calibrates and None in self._measured.get(
+                fact.node.gpu_type, _UNKNOWN
+            ):
+                self._tried.discard(fact.node.gpu_type)
                 self._set_timer(now)
             case JobProfiled() if moved:
                 return self._learn_modules(fact.job_id)
@@ -170,13 +183,42 @@ class Estimator:
         return [Publish(queued)]
 
     def _calibrate(self, now: float) -> Effects:
-        """Have the bandwidths of types measured that have joined since the last time."""
-        new = self._types().gpus_alive.keys() - self._measured if self._calibrates else None
-        if not new:
+        """Have the paths measured that types lack of which a node has joined since that was tried last.
+
+        So paths that are lacking because nodes were in use wait for the next node: nobody is asked for ever.
+        """
+        untried = self._untried()
+        if self._measuring or not untried:
             return []
-        self._measured |= new
-        nodes = tuple(node for node in self._alive() if node.gpu_type in new)
+        self._tried |= untried
+        lacking = set(filter(self._lacks, untried))
+        if not lacking:
+            return []
+        self._measuring = True
+        nodes = tuple(node for node in self._alive() if node.gpu_type in lacking)
         return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))]
+
+    def _untried(self) -> set[GpuType]:
+        return self._types().gpus_alive.keys() - self._tried if self._calibrates else set()
+
+    def _lacks(self, gpu_type: GpuType) -> bool:
+        """Whether a path that the nodes of the type have was not measured."""
+        nodes = [node for node in self._alive() if node.gpu_type == gpu_type]
+        link, network = self._measured.get(gpu_type, _UNKNOWN)
+        return (link is None and any(node.gpus > 1 for node in nodes)) or (network is None and len(nodes) > 1)
+
+    def _answered(self, answered: Answered, now: float) -> Effects:
+        if isinstance(answered.message, Calibration):
+            self._measured = {row.gpu_type: (row.link, row.network) for row in answered.message.rows}
+        if answered.ticket is not None:
+            return [Reply(answered.ticket, answered.message)]
+        self._end_measuring(now)
+        return []
+
+    def _end_measuring(self, now: float) -> None:
+        self._measuring = False
+        if self._untried():  # a node has joined meanwhile
+            self._set_timer(now)
 
     def _refine(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Effects:
         node = self._types().node_by_type.get(gpu_type)
@@ -249,6 +291,8 @@ class Estimator:
         match task:
             case Estimate(ticket=ticket) | ReadStore(ticket=ticket) | MeasurePaths(ticket=int() as ticket):
                 return [Reply(ticket, Refused(reason=reason))]
+            case MeasurePaths():
+                self._end_measuring(now)
             case WriteExecutions(executions):
                 self._ended = [*executions, *self._ended][-BUFFER:]
                 self._set_timer(now)

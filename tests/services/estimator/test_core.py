@@ -6,6 +6,8 @@ import pytest
 
 from schemas.accuracy import AccuracyReport
 from schemas.base import Event, Sample
+from schemas.calibration import BandwidthRow, Calibration
+from schemas.cluster import Node
 from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
@@ -18,6 +20,7 @@ from services.estimator.state import State
 from services.estimator.store.contract import Loading, StoreUnavailable
 from services.estimator.store.memory_store import MemoryStore
 from services.estimator.tasks import (
+    Answered,
     Correct,
     Estimate,
     Learn,
@@ -30,7 +33,7 @@ from services.estimator.tasks import (
 from services.estimator.theory.refinement import FIRST_AT
 from services.estimator.work.workers import StoreWorkers
 from shared.domain.accuracy import executions_of
-from shared.domain.core import Asked, Effect, Effects, Publish, Reply, Work, WorkFailed
+from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 from tests.fact_builders import whole_life
 from tests.services.estimator.estimator_builders import (
     joined,
@@ -354,16 +357,70 @@ def test_enough_news_about_a_workload_on_a_type_have_its_loading_refined() -> No
     assert work == Work(Refine(fingerprint=seen.fingerprint, node=node()))
 
 
-def test_types_that_join_are_measured_once_where_that_is_wanted() -> None:
-    core = Estimator(flush_s=FLUSH_S, calibrates=True)
-    for one in (node("a0"), node("a1"), node("b0", "B")):
-        core.handle(joined(one), 0.0)
-    [work] = core.wake(FLUSH_S)
+def measured_nodes(effects: Effects) -> list[str]:
+    [work] = effects
     assert isinstance(work, Work)
     assert isinstance(work.task, MeasurePaths)
-    assert [one.node_id for one in work.task.nodes] == ["a0", "a1", "b0"]
+    return [one.node_id for one in work.task.nodes]
+
+
+def calibrating(*nodes: Node) -> Estimator:
+    core = Estimator(flush_s=FLUSH_S, calibrates=True)
+    for one in nodes:
+        core.handle(joined(one), 0.0)
+    return core
+
+
+def calibrated(gpu_type: str = "A", *, link: float | None = 1e9, network: float | None = 1e9) -> Answered:
+    row = BandwidthRow(
+        gpu_type=GpuType(gpu_type), link=link, network=network, at=0.0, measurements=1, error=0.0
+    )
+    return Answered(None, Calibration(rows=(row,)))
+
+
+def test_types_that_join_are_measured_once_where_that_is_wanted() -> None:
+    core = calibrating(node("a0"), node("a1"), node("b0", "B"))
+    assert measured_nodes(core.wake(FLUSH_S)) == ["a0", "a1", "b0"]
+    assert core.handle(calibrated(), 15.0) == []
     core.handle(joined(node("a2")), 20.0)
     assert core.next_wakeup() is None
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        pytest.param(calibrated(network=None), id="the network could not be measured"),
+        pytest.param(Answered(None, Calibration(rows=())), id="the only node was in use"),
+        pytest.param(WorkFailed(MeasurePaths(ticket=None, nodes=(), now=0.0), "disk full"), id="it failed"),
+    ],
+)
+def test_what_is_lacking_is_measured_when_the_next_node_of_the_type_joins(ended: Input) -> None:
+    core = calibrating(node("a0"))
+    assert measured_nodes(core.wake(FLUSH_S)) == ["a0"]
+    assert core.handle(ended, 20.0) == []
+    assert core.next_wakeup() is None  # nobody is asked again and again
+    core.handle(joined(node("a1")), 60.0)
+    assert measured_nodes(core.wake(1e9)) == ["a0", "a1"]
+
+
+def test_a_node_that_joins_during_a_measurement_waits_for_its_end() -> None:
+    core = calibrating(node("a0"))
+    core.wake(FLUSH_S)
+    core.handle(joined(node("a1")), 12.0)
+    assert core.wake(1e9) == []
+    core.handle(calibrated(network=None), 30.0)
+    assert core.next_wakeup() == 30.0 + FLUSH_S
+    assert measured_nodes(core.wake(1e9)) == ["a0", "a1"]
+
+
+def test_no_path_inside_a_node_with_one_gpu_is_lacking() -> None:
+    core = calibrating(node("a0", gpus=1))
+    assert core.wake(FLUSH_S) == []
+    core.handle(joined(node("a1", gpus=1)), 20.0)
+    assert measured_nodes(core.wake(1e9)) == ["a0", "a1"]
+    core.handle(calibrated(link=None), 40.0)
+    core.handle(joined(node("a2", gpus=1)), 50.0)
+    assert core.wake(1e9) == []
 
 
 # ---- what cannot be
