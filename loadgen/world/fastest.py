@@ -5,6 +5,9 @@ type is no faster than one on as many copies of the best of them, so only gangs 
 
     best(type, k) = max over nodes n of the type, and over ways to split k, of the speed on copies of n
 
+There need not be k GPUs of the type, if the job may use others beside it: a gang in lockstep over several
+types is no faster than the slowest of them with k GPUs.
+
 The nodes tried are the fastest for one GPU, and the fastest for a pair of copies. Speeds are means over the
 world's noise and over what other jobs take of the network.
 """
@@ -47,9 +50,11 @@ class Fastest:
         self._tried: dict[tuple[str, GpuType], list[Node]] = {}
 
     def places(self, spec: JobSpec) -> tuple[Place, ...]:
-        """The places where a job fits; empty: none."""
+        """The places where a job fits, also those of more GPUs than the type has; empty: none."""
         kinds = [kind for kind in self._nodes if not spec.gpu_types or kind in spec.gpu_types]
-        found = (Place(kind, gpus, self._rate(spec, kind, gpus)) for kind in kinds for gpus in spec.demand)
+        stock = sum(node.gpus for kind in kinds for node in self._nodes[kind])
+        counts = [gpus for gpus in spec.demand if gpus <= stock]
+        found = (Place(kind, gpus, self._rate(spec, kind, gpus)) for kind in kinds for gpus in counts)
         return tuple(place for place in found if place.rate > 0)
 
     def _rate(self, spec: JobSpec, kind: GpuType, gpus: int) -> float:
@@ -59,8 +64,6 @@ class Fastest:
         return self._known[key]
 
     def _best(self, spec: JobSpec, kind: GpuType, gpus: int) -> float:
-        if gpus > sum(node.gpus for node in self._nodes[kind]):
-            return 0.0
         speeds = (
             self._speed(spec, node, split, DRAWS)
             for node in self._fastest_nodes(spec, kind)

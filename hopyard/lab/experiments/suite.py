@@ -27,9 +27,9 @@ from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
 from hopyard.lab.report.verdicts import Verdict, verdicts
-from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of, placed, with_bounds
+from hopyard.lab.runs.cases import Case, Finished, arms_of, as_key, bounding_of, groups_of, with_bounds
 from hopyard.lab.runs.pool import TrialPool, TrialRun
-from hopyard.lab.runs.trials import Bounded, Simulated, Solved, plain
+from hopyard.lab.runs.trials import Bounded, Simulated, Simulation, Solved, plain
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.ticker import Ticker
 from schemas.results import RunResult
@@ -211,11 +211,11 @@ def differences(notes: str) -> Iterator[Part]:
 
 
 def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:
-    bounds = {placed(case): run.outcome for case, run in done if isinstance(run.outcome, Bounded)}
+    bounds = {as_key(case.trial): run.outcome for case, run in done if isinstance(run.outcome, Bounded)}
     return [
-        Finished(case, run.outcome, bounds.get(placed(case)))
+        Finished(case, run.outcome, bounds.get(as_key(bounding_of(case.trial))))
         for case, run in done
-        if isinstance(run.outcome, Simulated)
+        if isinstance(run.outcome, Simulated) and isinstance(case.trial, Simulation)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from hopyard.lab.runs.bounds import Offer, Unsolved, Work, makespan_s, mean_jct_s
 from hopyard.lab.runs.trials import Bounded, Bounding
-from loadgen.scenarios import arrivals, cluster_of
+from loadgen.scenarios import arrivals, cluster_of, extended
 from loadgen.simulation import virtual_settings
 from loadgen.world.fastest import Fastest
 from schemas.ids import GpuType
@@ -16,7 +16,8 @@ def bounded(trial: Bounding) -> Bounded:
     """The bounds over the jobs that fit somewhere: the others never end, whatever the policy."""
     settings = virtual_settings(trial.scenario, {**trial.overrides, "seed": trial.seed})
     nodes = nodes_of(cluster_of(trial.scenario))
-    fastest = Fastest(WORLDS.load(settings.world)(settings, trial.scenario.catalogue), nodes)
+    catalogue = extended(trial.scenario, settings.catalogue).catalogue
+    fastest = Fastest(WORLDS.load(settings.world)(settings, catalogue), nodes)
     stock = gpus_by_type(nodes)
     specs = [(arrival.at_s, job_spec(arrival.job)) for arrival in arrivals(trial.scenario, seed=trial.seed)]
     works = [Work(at_s, offers) for at_s, spec in specs if (offers := _offers(fastest, spec, list(stock)))]

@@ -23,7 +23,8 @@ SIAM J. Discrete Math. 15(2), 2002.)
 
 A schedule gives a job one place at a time. Unlike GPUs in one gang are covered: a gang in lockstep is no
 faster than the slowest of its types with as many GPUs, so time shared between these places in proportion
-does as much with the same GPUs. Nothing is charged for rounds, starts, checkpoints or profiles.
+does as much with the same GPUs. That is why there are places with g_c > N_t. Gangs of unlike shares are not
+covered: they may be faster. Nothing is charged for rounds, starts, checkpoints or profiles.
 """
 
 from collections.abc import Sequence

@@ -34,24 +34,33 @@ class Finished(msgspec.Struct, frozen=True):
     """bounds for any scheduler on its jobs; None: not asked for, or unknown"""
 
 
+OF_WORLD = ("world", "world_structure", "learnt_from", "catalogue")
+"""settings that change how fast jobs truly are"""
 BOUND = "(bound)"
 """the arm of runs that compute bounds"""
 
 
 def with_bounds(cases: Iterable[Case]) -> Iterator[Case]:
-    """The cases, and for each scenario and seed among them its bound."""
-    known: dict[tuple[str, float | None, int], Case] = {}
+    """The cases, and the bound of each world and seed among them."""
+    known: dict[bytes, Case] = {}
     for case in cases:
         yield case
         if isinstance(case.trial, Simulation):
-            bounding = Bounding(scenario=case.trial.scenario, seed=case.seed)
-            known.setdefault(placed(case), Case(group=case.group, arm=BOUND, trial=bounding, at=case.at))
+            bounding = bounding_of(case.trial)
+            bound = Case(group=case.group, arm=BOUND, trial=bounding, at=case.at)
+            known.setdefault(as_key(bounding), bound)
     yield from known.values()
 
 
-def placed(case: Case) -> tuple[str, float | None, int]:
-    """What cases have in common that differ in nothing but the policy and its settings."""
-    return case.group, case.at, case.seed
+def bounding_of(trial: Simulation) -> Bounding:
+    """The bounds to hold a run against: of its jobs and its world, whatever its policy and other settings."""
+    of_world = {name: value for name, value in trial.overrides.items() if name in OF_WORLD}
+    return Bounding(scenario=trial.scenario, seed=trial.seed, overrides=of_world)
+
+
+def as_key(trial: Trial) -> bytes:
+    """Equal for equal trials."""
+    return msgspec.json.encode(trial, order="deterministic")
 
 
 def groups_of(finished: Iterable[Finished]) -> dict[str, list[Finished]]:

@@ -45,7 +45,7 @@ class Solving(Message, frozen=True, kw_only=True, tag="solving"):
 
 
 class Bounding(Message, frozen=True, kw_only=True, tag="bounding"):
-    """Bounds that no scheduler can beat on the jobs and the world of a scenario."""
+    """Bounds that no scheduler of gangs in lockstep can beat on the jobs and the world of a scenario."""
 
     scenario: ScenarioFile
     seed: int

@@ -2,19 +2,21 @@
 
 from itertools import permutations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopyard.lab.runs.bounding import bounded
 from hopyard.lab.runs.bounds import OFFERS_AT_MOST, Offer, Unsolved, Work, efficient, makespan_s, mean_jct_s
-from hopyard.lab.runs.cases import BOUND, Case, with_bounds
-from hopyard.lab.runs.trials import Bounding
+from hopyard.lab.runs.cases import BOUND, Case, bounding_of, with_bounds
+from hopyard.lab.runs.trials import Bounding, Overrides, Simulation
 from loadgen.scenarios import arrivals, cluster_of, load_scenario
 from loadgen.simulation import simulate, virtual_settings
 from loadgen.world.fastest import Fastest
 from schemas.ids import NodeId
 from schemas.placement import Gang
+from schemas.scenarios import ScenarioFile
 from shared.domain.cluster import nodes_of
 from shared.domain.demand import job_spec
 from shared.runtime.plugins import WORLDS
@@ -139,3 +141,53 @@ def test_every_seed_has_one_bound() -> None:
     cases = [Case(group="all", arm=arm, trial=trial(arm, seed)) for arm in ("fifo", "sia") for seed in (1, 2)]
     added = [case for case in with_bounds(cases) if case.arm == BOUND]
     assert [(case.group, case.seed) for case in added] == [("all", 1), ("all", 2)]
+
+
+def test_arms_of_other_worlds_have_bounds_of_their_own() -> None:
+    arms: dict[str, Overrides] = {
+        "fifo": {},
+        "patient": {"round_s": 720.0},
+        "strained": {"world_structure": "harsh"},
+    }
+    runs = [
+        Simulation(scenario=small(), policy="fifo", seed=1, overrides=overrides)
+        for overrides in arms.values()
+    ]
+    cases = [Case(group="all", arm=arm, trial=run) for arm, run in zip(arms, runs, strict=True)]
+    added = [case.trial for case in with_bounds(cases) if case.arm == BOUND]
+    assert [bounding_of(run) for run in runs] == [added[0], added[0], added[1]]
+
+
+@pytest.mark.parametrize("policy", ["optimus", "exhaustive", "has"])
+def test_no_gang_over_two_types_is_better(policy: str) -> None:
+    """The only gang of more than one GPU is larger than the stock of either type."""
+    scenario = msgspec.convert(TWO_TYPES, ScenarioFile)
+    bound = bounded(Bounding(scenario=scenario, seed=1))
+    result = simulate(scenario, policy=policy, seed=1).result
+    assert len(result.job_results[0].nodes) == 2
+    assert bound.makespan_s is not None
+    assert bound.makespan_s < (result.metrics["makespan_s"] or 0.0)
+
+
+TWO_TYPES = {
+    "name": "two-types",
+    "cluster": {
+        "name": "two-types",
+        "gpu_types": {kind: {"link_bandwidth": 40e9, "network_bandwidth": 12e9} for kind in ("v100", "p100")},
+        "nodes": [{"prefix": kind, "count": 1, "gpus": 4, "gpu_type": kind} for kind in ("v100", "p100")],
+    },
+    "workload": {
+        "arrivals": "listed",
+        "jobs": [
+            {
+                "at_s": 0,
+                "job": {
+                    "name": "big",
+                    "workload": {"model": "resnet50", "dataset": "imagenet", "batch_size": 64},
+                    "gpus": [1, 8],
+                    "samples": 4e6,
+                },
+            }
+        ],
+    },
+}
