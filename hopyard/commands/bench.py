@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Out, typed
+from hopyard.commands.options import AsJson, Out, filled, typed
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
@@ -141,6 +141,7 @@ GrownScenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
+        callback=filled,
         help="Show how the cost grows with the number of jobs of this scenario. Needs --jobs.",
         rich_help_panel=SIMULATION,
     ),

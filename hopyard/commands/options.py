@@ -48,11 +48,11 @@ def gpus_of(text: str | None) -> str | None:
     return text
 
 
-def _scenario(scenario: str) -> str:
-    """Raises Invalid."""
-    if not scenario:
-        raise Invalid("--scenario is empty")
-    return scenario
+def filled(option: typer.CallbackParam, value: str | None) -> str | None:
+    """Raises Invalid for an empty value, which a script's unset variable leaves."""
+    if value == "":
+        raise Invalid(f"{option.opts[0]} is empty")
+    return value
 
 
 def _policy(policy: str | None) -> str | None:
@@ -146,7 +146,7 @@ Scenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
-        callback=_scenario,
+        callback=filled,
         help="A name that `hopyard scenarios` lists, or a file.",
         autocompletion=completion.scenarios,
     ),

@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, Columns, Out, Policy, Scenario, Seed, Speed, Trace, typed
+from hopyard.commands.options import (
+    AsJson,
+    Columns,
+    Out,
+    Policy,
+    Scenario,
+    Seed,
+    Speed,
+    Trace,
+    filled,
+    typed,
+)
 from hopyard.failures import Failure, Interrupted, Invalid
 from hopyard.local.data_folder import empty_folder
 from hopyard.show.terminal import complain_of, say, show, show_result
@@ -117,7 +128,9 @@ def _real_demo(
 
 OnlyCluster = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME|FILE", help="A cluster alone, with default settings."),
+    typer.Option(
+        "--cluster", metavar="NAME|FILE", callback=filled, help="A cluster alone, with default settings."
+    ),
 ]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the API; 0: any free one.")]
 StackData = Annotated[
@@ -128,6 +141,7 @@ Listening = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
+        callback=filled,
         help="No emulated nodes: agents join at this address; 0.0.0.0:4222 is open to all machines.",
     ),
 ]

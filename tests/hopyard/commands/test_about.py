@@ -106,6 +106,15 @@ def test_a_bench_with_an_unknown_option_value_is_code_2(hopyard: Hopyard, option
     assert " ".join(options) in ran.err
 
 
+@pytest.mark.parametrize("command", ["up --cluster", "up --listen", "up --scenario", "bench --scenario"])
+def test_an_empty_value_is_refused(hopyard: Hopyard, command: str) -> None:
+    """A script's unset variable leaves one; without --listen a stack would have emulated nodes."""
+    name, option = command.split()
+    ran = hopyard(name, option, "")
+    assert ran.code == 2
+    assert f"{option} is empty" in ran.err
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
