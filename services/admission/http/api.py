@@ -458,6 +458,9 @@ class Api:
             raise Refusal(problems.too_large(self._settings.web_max_body_bytes)) from None
         except TimeoutError:
             raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
+        except web.RequestPayloadError:
+            reason = "the body is not encoded as Content-Encoding and Transfer-Encoding say"
+            raise Refusal(problems.malformed(reason)) from None
         return decode_body(kind, request.content_type, body)
 
     async def _found(self, question: Question, kind: type[M]) -> M:

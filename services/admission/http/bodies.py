@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar, get_origin
 
@@ -18,6 +19,7 @@ YAML_BYTES_MAX = 65_536
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _PLACE = re.compile(r" - at `(?:key` in `)?(?P<place>[^`]*)`$")
 _MEMBER = re.compile(r"Object (?:contains unknown|missing required) field `(?P<member>[^`]*)`")
 
@@ -39,8 +41,11 @@ def decode_body(kind: type[T], content_type: str, body: bytes) -> T:
 def decode_query(kind: type[Q], query: Mapping[str, str]) -> Q:
     """The struct in a query string: numbers and booleans are read from text, a list from text with commas.
 
-    Raises Refusal.
+    Raises Refusal, also for a parameter that is given twice, of which only one would count.
     """
+    for name, times in Counter(name for name, _ in query.items()).items():
+        if times > 1:
+            raise Refusal(problems.invalid(f"$.{name}", "is given more than once; a list has commas"))
     lists = {field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is tuple}
     given = {name: value.split(",") if name in lists else value for name, value in query.items()}
     return _decode(kind, lambda: msgspec.convert(given, kind, strict=False))
@@ -52,8 +57,8 @@ def _from_json(kind: type[T], body: bytes) -> T:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        # NaN and Infinity are not JSON, but many programs write them: read them, to name their field.
-        return msgspec.convert(_lenient(body), kind)
+        _name_fault(kind, body)
+        raise
 
 
 def _from_yaml(kind: type[T], body: bytes) -> T:
@@ -65,10 +70,16 @@ def _from_yaml(kind: type[T], body: bytes) -> T:
         raise Refusal(problem) from None
 
 
-def _lenient(body: bytes) -> object:
-    """The bytes as the standard library decodes them: it also accepts NaN and Infinity."""
-    content: object = json.loads(body)
-    return content
+def _name_fault(kind: type, body: bytes) -> None:
+    """Raise what says best why the bytes are no JSON, if the standard library, which accepts more, finds it.
+
+    Many programs write NaN and Infinity, so their field is named, and some write half of a surrogate pair.
+    """
+    content = json.loads(body)
+    half = _HALF_PAIR.search(json.dumps(content, ensure_ascii=False))
+    if half is not None:
+        raise ValueError(f"\\u{ord(half[0]):x} is half of a surrogate pair, which is no text")
+    msgspec.convert(content, kind)
 
 
 def _decode(kind: type[T], read: Callable[[], T]) -> T:

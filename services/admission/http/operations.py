@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from schemas.base import File
 from schemas.events import Fact
-from schemas.jobs import JobFile, Name
-from schemas.numbers import Number
+from schemas.jobs import JobFile, Name, User
+from schemas.numbers import Number, WholeNumber
 from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.tokens import Identity, Role
@@ -47,7 +47,7 @@ class JobsQuery(File, frozen=True, kw_only=True):
 
 
 class TimelineQuery(File, frozen=True, kw_only=True):
-    after: Annotated[int, Meta(ge=0)] = 0
+    after: WholeNumber = 0
     """`revision` of the answer before"""
     limit: Annotated[int, Meta(ge=1, le=CHANGES_PER_PAGE)] = 2_000
 
@@ -62,7 +62,7 @@ class PlansQuery(File, frozen=True, kw_only=True):
 
 
 class EventsQuery(File, frozen=True, kw_only=True):
-    after: Annotated[int, Meta(ge=0)] = 0
+    after: WholeNumber = 0
     """`seq` of the last line already read"""
     job: Annotated[str, Meta(max_length=200)] | None = None
     since: Number = 0.0

@@ -159,6 +159,30 @@ async def test_a_body_of_another_kind_is_refused() -> None:
         await api.call("POST", "/v1/jobs", 415, data=b"a,b", headers=how)
 
 
+@pytest.mark.parametrize("attached", [True, False])
+@pytest.mark.parametrize("half", [rb"\ud800", rb"\uDC80 and more", rb"\ud800\u0041"])
+async def test_half_of_a_surrogate_pair_is_refused_by_name(half: bytes, *, attached: bool) -> None:
+    """It came as far as the core, where no message can hold it."""
+    data = msgspec.json.encode(job_body(command=["word"])).replace(b"word", half)
+    async with serving(attached=attached) as api:
+        how = {"Content-Type": "application/json"}
+        body, _ = await api.call("POST", "/v1/jobs", 400, data=data, headers=how)
+        assert body["detail"] == f"{half[:6].decode().lower()} is half of a surrogate pair, which is no text"
+
+
+async def test_a_whole_surrogate_pair_is_text() -> None:
+    data = msgspec.json.encode(job_body(command=["word"])).replace(b"word", rb"\ud83d\ude00")
+    async with serving() as api:
+        await api.call("POST", "/v1/jobs", 201, data=data, headers={"Content-Type": "application/json"})
+
+
+async def test_a_body_that_is_not_encoded_as_its_head_says_is_refused() -> None:
+    async with serving() as api:
+        how = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        body, _ = await api.call("POST", "/v1/jobs", 400, data=b"{}", headers=how)
+        assert "Content-Encoding" in body["detail"]
+
+
 async def test_a_body_above_the_limit_is_refused() -> None:
     async with serving() as api:
         await refused(api, "POST", "/v1/jobs", 413, job_body(command=["x" * 20_000]))
@@ -276,6 +300,8 @@ async def test_a_wrong_query_is_named(query: str, status: int, field: str) -> No
     async with serving() as api:
         assert (await refused(api, "GET", f"/v1/jobs?{query}", status)).field == field
 
+        ("state=queued&state=running", 422, "$.state"),
+        ("limit=1&limit=1", 422, "$.limit"),
 
 async def test_status_and_nodes_are_the_monitors() -> None:
     async with serving() as api:

@@ -162,6 +162,8 @@ async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() ->
     task = asyncio.create_task(forwarding.attach(inbox))
     await asyncio.sleep(0.05)
     assert not heard.is_set()
+        "after=999999999999999999999999999999",
+        "after=1&after=2",
     driver.fold(submitted("train-1"))
     await asyncio.wait_for(heard.wait(), 60.0)
     assert forwarding.is_open()

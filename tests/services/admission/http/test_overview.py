@@ -59,6 +59,8 @@ async def test_questions_that_the_monitor_refuses_are_not_found(path: str) -> No
     [
         ("/v1/timeline?limit=5001", "$.limit"),
         ("/v1/timeline?after=-1", "$.after"),
+        ("/v1/timeline?after=999999999999999999999999999999", "$.after"),
+        ("/v1/timeline?after=1&after=2", "$.after"),
         ("/v1/summaries?limit=1001", "$.limit"),
         ("/v1/summaries?which=asleep", "$.which"),
         ("/v1/plans?limit=51", "$.limit"),
