@@ -27,7 +27,7 @@ _PLACE = Annotated[
 ]
 _LINE = Annotated[
     str,
-    Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", max_length=100, description="no control characters"),
+    Meta(pattern=r"^[^\x00-\x1f\x7f]+$(?!\n)", max_length=100, description="text without control characters"),
 ]
 
 JobId = NewType("JobId", _TOKEN)

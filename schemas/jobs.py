@@ -17,6 +17,14 @@ Name = Annotated[
         description="up to 63 lower-case letters, digits and dashes, no dash at either end",
     ),
 ]
+User = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)",
+        max_length=100,
+        description="a name without control characters",
+    ),
+]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Positive = Annotated[float, Meta(gt=0, le=1e18)]
 Folder = Annotated[
@@ -127,7 +135,7 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
     """factor on the job's weight, in policies that weigh jobs"""
     project: Name = "default"
-    user: Annotated[str, Meta(max_length=100)] = ""
+    user: User = ""
     """owner of the job, and the account as which it runs where agents are root; empty: the token's user. Only
     an operator may name another"""
     command: str | Annotated[list[str], Meta(max_length=1000)] = msgspec.field(default_factory=list)

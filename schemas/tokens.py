@@ -6,6 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from schemas.base import File, Message
+from schemas.jobs import User
 
 
 class Role(StrEnum):
@@ -24,7 +25,7 @@ class Role(StrEnum):
 
 RANKS = {role: rank for rank, role in enumerate(Role)}
 
-TokenUser = Annotated[str, Meta(max_length=100)]
+Note = Annotated[str, Meta(max_length=200)]
 
 
 class TokenEntry(File, frozen=True, kw_only=True):
@@ -34,14 +35,14 @@ class TokenEntry(File, frozen=True, kw_only=True):
     digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
     """SHA-256 of the whole token; a fast digest is safe, since a token has 256 random bits"""
     role: Role
-    user: TokenUser = ""
+    user: User = ""
     """user of the jobs that are submitted with it, and the account as which they may run"""
     project: str = ""
     """project of the jobs that are submitted with it; empty: any"""
     created_at: float
     expires_at: float | None = None
     """null: never"""
-    note: Annotated[str, Meta(max_length=200)] = ""
+    note: Note = ""
 
 
 class TokensFile(File, frozen=True, kw_only=True):

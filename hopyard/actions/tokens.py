@@ -5,11 +5,15 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from hopyard.failures import Failure, Invalid
 from hopyard.local.credentials import tokens_of
 from hopyard.local.stacks import my_folder
 from schemas.base import Message
-from schemas.tokens import Role, TokenEntry
+from schemas.jobs import User
+from schemas.tokens import Note, Role, TokenEntry
+from shared.runtime.error_wording import worded
 from shared.runtime.owner_only import Exposed
 from shared.runtime.tokens import change_tokens, issued, read_tokens
 
@@ -58,6 +62,8 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
     """`days` 0: it never expires. Raises Failure."""
     if role is Role.SUBMITTER and not user:
         raise Invalid("--user is missing: the user who will own the jobs submitted with the token")
+    _check("--user", user, User)
+    _check("--note", note, Note)
     now = time.time()
     expires_at = now + days * DAY_S if days else None
     token, entry = issued(role, user=user, now=now, project=project, expires_at=expires_at, note=note)
@@ -71,6 +77,14 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
         expires_at=expires_at,
         file=str(file),
     )
+
+
+def _check(option: str, value: str, kind: object) -> None:
+    """Raises Invalid for a value with which the file of tokens could not be read any more."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{option}: {worded(str(error), kind, '$')}") from None
 
 
 def revoke(file: Path, token_id: str) -> TokenEntry:

@@ -11,6 +11,7 @@ import msgspec
 
 from schemas.base import Event, Message, Question
 from schemas.cluster import Node
+from schemas.codec import decode_fact, encode_plain
 from schemas.events import (
     JobCancelled,
     JobSubmitted,
@@ -147,13 +148,26 @@ class Admission:
 
     def _message(self, question: Question, now: float) -> Answer:
         if not isinstance(question, HandedOn):
-            return self._answer(question, now)
+            return self._checked(question, now)
         try:
             own = taken_over(question)
         except msgspec.DecodeError as error:
-            return Refused(reason=f"unreadable question of an admission of another version: {error}"), []
-        message, facts = self._answer(own, now)
+            reason = f"unreadable question of an admission of another version: {error}"
+            return Refused(reason=reason, passing=True), []
+        message, facts = self._checked(own, now)
         return handed_back(message), facts
+
+    def _checked(self, question: Question, now: float) -> Answer:
+        """The answer, or a refusal if a fact of it could not be read back: nobody would ever learn of it."""
+        message, facts = self._answer(question, now)
+        try:
+            for fact in facts:
+                decode_fact(encode_plain(fact))
+        except (ValueError, OverflowError) as error:  # of values that MessagePack has not, or Malformed
+            return problems.invalid("$", f"this cannot be stored: {error}"), []
+        submitted = [fact for fact in facts if isinstance(fact, JobSubmitted)]
+        self._in_flight |= {own_key(fact.key, fact.by): fact for fact in submitted}
+        return message, facts
 
     def _answer(self, question: Question, now: float) -> Answer:  # noqa: PLR0911 - one a question
         match question:
@@ -202,8 +216,7 @@ class Admission:
             return problems.invalid(invalid.field, invalid.reason), []
         job_id, by = self._new_id(spec.name), asked.caller.name
         fact = JobSubmitted(at=now, job_id=job_id, spec=spec, key=asked.key, by=by)
-        self._in_flight[key] = fact
-        return Submitted(job_id=fact.job_id, created=True), [fact]
+        return Submitted(job_id=job_id, created=True), [fact]
 
     def _checkpoint_folders(self) -> dict[JobId, str]:
         """The checkpoint folders that unfinished jobs name."""

@@ -39,7 +39,7 @@ class JobsQuery(File, frozen=True, kw_only=True):
     state: tuple[JobState, ...] = ()
     """any of these; without it, every state"""
     project: Name | None = None
-    user: Annotated[str, Meta(max_length=100)] | None = None
+    user: User | None = None
     sort: JobSorting = JobSorting.SUBMITTED
     limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
     after: Annotated[str, Meta(max_length=500)] | None = None

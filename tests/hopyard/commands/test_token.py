@@ -65,6 +65,19 @@ def test_a_submitter_token_needs_a_user(hopyard: Hopyard, file: Path) -> None:
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--user", "ada\n"), ("--user", "a\tb"), ("--user", "x" * 101), ("--note", "x" * 201)],
+)
+def test_a_value_with_which_the_file_could_not_be_read_makes_no_token(
+    hopyard: Hopyard, file: Path, option: str, value: str
+) -> None:
+    refused = hopyard("token", "create", "--role", "operator", option, value, "--file", str(file))
+    assert refused.code == 2
+    assert f"{option}: it must be" in refused.err
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("days", ["3000000", "1e8", "1e300", "inf", "nan", "-1"])
 def test_days_of_no_calendar_make_no_token(hopyard: Hopyard, file: Path, days: str) -> None:
     refused = hopyard("token", "create", "--user", "ada", "--file", str(file), "--days", days)

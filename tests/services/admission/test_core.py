@@ -9,6 +9,7 @@ from schemas.codec import decode_fact, encode
 from schemas.events import JobCancelled, JobProfiled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
 from schemas.ids import JobId, NodeId
 from schemas.jobs import Checkpoint
+from schemas.tokens import Identity, Role
 from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
 from services.admission.core import CaughtUp
 from services.admission.questions import (
@@ -252,6 +253,36 @@ def test_a_fresh_job_can_be_shown_in_flight_and_after() -> None:
         assert isinstance(view, JobView)
         assert (view.job_id, view.state, view.submitted_at) == (job_id, "submitted", 1.0)
         driver.release()
+
+
+NAMED_WRONG = Identity(role=Role.OPERATOR, user="ada\n", token_id="t")
+
+
+def test_what_could_not_be_read_back_is_refused_and_leaves_nothing_behind() -> None:
+    driver = Driver(jobs_open_max=1)
+    refused = problem(driver.ask(Submit(job=job_file(), key="k", caller=NAMED_WRONG)))
+    assert (refused.status, "cannot be stored" in refused.detail) == (422, True)
+    assert driver.published == []
+    job_id = driver.submit_id()
+    assert job_id == "train-2"
+    for question in (
+        Cancel(job_id=job_id, caller=NAMED_WRONG),
+        SetPolicy(policy="fifo", caller=NAMED_WRONG),
+    ):
+        assert problem(driver.ask(question)).status == 422
+    assert len(driver.published) == 1
+
+
+@pytest.mark.parametrize(("monitor_seq", "status"), [(0, 503), (6, 503), (7, 410), (9, 410)])
+def test_an_ended_job_is_forgotten_once_the_monitor_has_read_of_its_end(
+    monitor_seq: int, status: int
+) -> None:
+    driver = Driver()
+    job_id = driver.submit_id()
+    driver.core.state.seq = 7
+    driver.ask(cancel(job_id))
+    answer = driver.ask(ShowFresh(job_id=job_id, monitor_seq=monitor_seq))
+    assert problem(answer).status == status
 
 
 def test_a_job_that_went_on_is_left_to_the_monitor() -> None:

@@ -109,6 +109,9 @@ async def test_a_key_too_long_is_refused() -> None:
     ],
 )
 async def test_a_job_with_a_wrong_field_is_refused_and_not_stored(job: dict[str, Any], field: str) -> None:
+        ({"user": "ada\n"}, "$.user"),
+        ({"user": "a\tb"}, "$.user"),
+        ({"user": "a\x7fb"}, "$.user"),
     async with serving() as api:
         problem = await refused(api, "POST", "/v1/jobs", 422, job_body(**job))
         assert problem.field == field
