@@ -184,7 +184,7 @@ class Admission:
             case ShowPolicies():
                 return PolicyPage(policies=self._policies.names()), []
             case ShowFresh():
-                return self._show(question.job_id, now), []
+                return self._show(question, now), []
             case _:
                 return Refused(reason=f"admission does not answer {type(question).__name__}"), []
 
@@ -296,8 +296,9 @@ class Admission:
             return problems.invalid("$.policy", refusal), []
         return PolicyChoice(policy=policy), [PolicyChosen(at=now, policy=policy, by=asked.caller.name)]
 
-    def _show(self, job_id: JobId, now: float) -> Message:
+    def _show(self, asked: ShowFresh, now: float) -> Message:
         """The job as submitted, kept until it is profiled, since the monitor may not know it before."""
+        job_id = asked.job_id
         job = self.state.open.get(job_id)
         fresh = job.submitted if job else None
         fresh = fresh or next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
@@ -309,9 +310,10 @@ class Admission:
                 submitted_at=fresh.at,
                 wait_s=now - fresh.at,
             )
-        if job_state(self.state, job_id) is not None:
-            return problems.behind(job_id)
-        return problems.unknown(f"job {job_id}")
+        ended = self.state.ended.get(job_id)
+        if ended is not None and ended.seq <= asked.monitor_seq > 0:
+            return problems.forgotten(job_id, ended.state)
+        return problems.behind(job_id) if job or ended else problems.unknown(f"job {job_id}")
 
 
 def _foreign_field(asked: Submit) -> Problem | None:

@@ -46,7 +46,7 @@ def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
 
 
 def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int) -> None:
-    state.ended[job_id] = EndedJob(after, state.open.pop(job_id).key)
+    state.ended[job_id] = EndedJob(after, state.open.pop(job_id).key, state.seq)
     while len(state.ended) > ended_kept:
         oldest = next(iter(state.ended))
         key = state.ended.pop(oldest).key

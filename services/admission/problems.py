@@ -2,6 +2,7 @@
 
 from schemas.ids import JobId
 from schemas.views import Problem
+from shared.domain.states import JobState
 
 RETRY_AFTER_S = 2
 """real seconds, sent with 429 and 503"""
@@ -72,6 +73,11 @@ def too_many(what: str) -> Problem:
 
 def behind(job_id: JobId) -> Problem:
     return unavailable(f"job {job_id} exists, but the monitor has not read of it yet; ask again")
+
+
+def forgotten(job_id: JobId, state: JobState) -> Problem:
+    reason = f"job {job_id} has ended ({state}), so many jobs ago that the monitor no longer keeps it"
+    return Problem(title="Forgotten", status=410, detail=f"{reason}; see `hopyard events {job_id}`")
 
 
 def unavailable(reason: str) -> Problem:

@@ -54,9 +54,11 @@ class ShowPolicies(OwnQuestion, frozen=True, kw_only=True, tag="policies"):
 
 
 class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
-    """A job too new for the monitor. Answered with `JobView`."""
+    """A job that the monitor does not know: it is too new, or ended too long ago. Answered with `JobView`."""
 
     job_id: JobId
+    monitor_seq: int = 0
+    """stream sequence up to which the monitor has read; 0: not known"""
 
 
 _ANY = msgspec.msgpack.Decoder(Submit | Cancel | SetDrain | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh)

@@ -1,7 +1,7 @@
 """Admission's state: the state and key of every job, and the nodes that ever joined.
 
-Of an ended job only its state, its key and a digest of its spec are kept, so that tens of thousands are a
-small snapshot.
+Of an ended job only its state, its key, its place in the stream and a digest of its spec are kept, so that
+tens of thousands are a small snapshot.
 """
 
 from hashlib import blake2b
@@ -30,6 +30,8 @@ class OpenJob(msgspec.Struct):
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):
     state: JobState
     key: str
+    seq: int = 0
+    """stream sequence of the fact that ended it; 0: it ended under a version that did not keep this"""
 
 
 class KeyedJob(msgspec.Struct, frozen=True, array_like=True):

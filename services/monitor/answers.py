@@ -99,7 +99,7 @@ def _free(known: NodeRecord) -> int:
 def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
     if record is None:
-        return _unknown(question.job_id)
+        return _unknown(question.job_id, cluster)
     return msgspec.structs.replace(
         job_view(record, cluster), preemptions=preemptions(record), nodes=tuple(record.nodes)
     )
@@ -107,7 +107,9 @@ def _show_job(question: ShowJob, cluster: ClusterNow) -> JobView | Refused:
 
 def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
-    return why(cluster.ledger, record, cluster.raqlr, cluster.now) if record else _unknown(question.job_id)
+    if record is None:
+        return _unknown(question.job_id, cluster)
+    return why(cluster.ledger, record, cluster.raqlr, cluster.now)
 
 
 def _list_nodes(_: ListNodes, cluster: ClusterNow) -> NodePage:
@@ -161,8 +163,8 @@ def list_jobs(question: ListJobs, cluster: ClusterNow) -> JobPage | Refused:
     return JobPage(jobs=tuple(job_view(record, cluster) for record in found), next=after)
 
 
-def _unknown(job_id: JobId) -> Refused:
-    return Refused(reason=f"job {job_id} is not known")
+def _unknown(job_id: JobId, cluster: ClusterNow) -> Refused:
+    return Refused(reason=f"job {job_id} is not known", seq=cluster.seq)
 
 
 def _facts(question: FindFacts, cluster: ClusterNow) -> FactPlaces | Refused:

@@ -214,9 +214,12 @@ class Api:
     async def _job(self, job_id: JobId) -> JobView:
         """The job as the monitor, or for a newer one the core, knows it. Raises Refusal."""
         view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
-        if isinstance(view, JobView):
-            return view
-        return await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)
+        return view if isinstance(view, JobView) else await self._fresh(job_id, view)
+
+    async def _fresh(self, job_id: JobId, reply: Message) -> JobView:
+        """A job that the monitor does not know, according to its `reply`. Raises Refusal."""
+        monitor_seq = reply.seq if isinstance(reply, Refused) else 0
+        return await self._forwarding.ask(ShowFresh(job_id=job_id, monitor_seq=monitor_seq), JobView)
 
     async def cancel_job(self, request: web.Request) -> web.Response:
         asked = Cancel(job_id=JobId(_id(request)), caller=request[CALLER])
@@ -227,7 +230,7 @@ class Api:
         job_id = JobId(_id(request))
         view = await self._bus.ask(ExplainJob(job_id=job_id), self._settings.ask_timeout_real_s)
         if isinstance(view, Refused):
-            fresh = await self._forwarding.ask(ShowFresh(job_id=job_id), JobView)
+            fresh = await self._fresh(job_id, view)
             view = WhyView(
                 job_id=job_id, state=fresh.state, reason=Waiting.PROFILING, detail="submitted just now"
             )

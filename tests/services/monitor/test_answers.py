@@ -151,7 +151,9 @@ def test_a_failed_job_says_why() -> None:
 
 @pytest.mark.parametrize("question", [ShowJob(job_id=JobId("x")), ExplainJob(job_id=JobId("x"))])
 def test_an_unknown_job_is_refused(question: ShowJob | ExplainJob) -> None:
-    assert World().ask(question) == Refused(reason="job x is not known")
+    world = World()
+    world.monitor.state.seq = 7
+    assert world.ask(question) == Refused(reason="job x is not known", seq=7)
 
 
 def test_a_question_for_another_service_is_refused() -> None:

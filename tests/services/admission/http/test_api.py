@@ -17,6 +17,7 @@ from schemas.questions import (
     ListJobs,
     ListNodes,
     PolicyVerdict,
+    Refused,
     ShowJob,
     ShowStatus,
 )
@@ -106,12 +107,12 @@ async def test_a_key_too_long_is_refused() -> None:
         ({"learning_rates": {"one": 0.1}}, "$.learning_rates"),
         ({"learning_rates": {"1": -0.1}}, "$.learning_rates[...]"),
         ({"gpus": 5_000}, "$.gpus"),
-    ],
-)
-async def test_a_job_with_a_wrong_field_is_refused_and_not_stored(job: dict[str, Any], field: str) -> None:
         ({"user": "ada\n"}, "$.user"),
         ({"user": "a\tb"}, "$.user"),
         ({"user": "a\x7fb"}, "$.user"),
+    ],
+)
+async def test_a_job_with_a_wrong_field_is_refused_and_not_stored(job: dict[str, Any], field: str) -> None:
     async with serving() as api:
         problem = await refused(api, "POST", "/v1/jobs", 422, job_body(**job))
         assert problem.field == field
@@ -156,12 +157,6 @@ async def test_a_malformed_body_is_refused(kind: str, data: bytes) -> None:
         assert body["title"] == "Malformed"
 
 
-async def test_a_body_of_another_kind_is_refused() -> None:
-    async with serving() as api:
-        how = {"Content-Type": "text/csv"}
-        await api.call("POST", "/v1/jobs", 415, data=b"a,b", headers=how)
-
-
 @pytest.mark.parametrize("attached", [True, False])
 @pytest.mark.parametrize("half", [rb"\ud800", rb"\uDC80 and more", rb"\ud800\u0041"])
 async def test_half_of_a_surrogate_pair_is_refused_by_name(half: bytes, *, attached: bool) -> None:
@@ -184,6 +179,12 @@ async def test_a_body_that_is_not_encoded_as_its_head_says_is_refused() -> None:
         how = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
         body, _ = await api.call("POST", "/v1/jobs", 400, data=b"{}", headers=how)
         assert "Content-Encoding" in body["detail"]
+
+
+async def test_a_body_of_another_kind_is_refused() -> None:
+    async with serving() as api:
+        how = {"Content-Type": "text/csv"}
+        await api.call("POST", "/v1/jobs", 415, data=b"a,b", headers=how)
 
 
 async def test_a_body_above_the_limit_is_refused() -> None:
@@ -297,14 +298,14 @@ async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
         ("project=UP", 422, "$.project"),
         ("sort=age", 422, "$.sort"),
         ("after=!!", 400, "$.after"),
+        ("state=queued&state=running", 422, "$.state"),
+        ("limit=1&limit=1", 422, "$.limit"),
     ],
 )
 async def test_a_wrong_query_is_named(query: str, status: int, field: str) -> None:
     async with serving() as api:
         assert (await refused(api, "GET", f"/v1/jobs?{query}", status)).field == field
 
-        ("state=queued&state=running", 422, "$.state"),
-        ("limit=1&limit=1", 422, "$.limit"),
 
 async def test_status_and_nodes_are_the_monitors() -> None:
     async with serving() as api:
@@ -345,6 +346,19 @@ async def test_a_job_that_went_on_without_a_monitor_knowing_is_not_called_unknow
             JobProfiled(at=2.0, job_id=JobId("train-1"), workload=VIEW.spec.workload, modules={}, known=True)
         )
         await refused(api, "GET", "/v1/jobs/train-1", 503)
+
+
+@pytest.mark.parametrize("part", ["", "/why", "/output"])
+async def test_of_a_job_that_the_monitor_has_forgotten_the_end_is_named(part: str) -> None:
+    async with serving() as api:
+        await api.submit("k")
+        await api.body("DELETE", "/v1/jobs/train-1", 202)
+        api.views |= dict.fromkeys((ShowJob, ExplainJob), Refused(reason="not known", seq=2))
+        problem = await refused(api, "GET", f"/v1/jobs/train-1{part}", 410)
+        assert problem.detail == (
+            "job train-1 has ended (cancelled), so many jobs ago that the monitor no longer keeps it; "
+            "see `hopyard events train-1`"
+        )
 
 
 async def test_a_node_is_drained_and_restored() -> None:
