@@ -80,5 +80,9 @@ def forgotten(job_id: JobId, state: JobState) -> Problem:
     return Problem(title="Forgotten", status=410, detail=f"{reason}; see `hopyard events {job_id}`")
 
 
+def failed() -> Problem:
+    return Problem(title="Failed", status=500, detail="the service failed; its log says how")
+
+
 def unavailable(reason: str) -> Problem:
     return Problem(title="Unavailable", status=503, detail=reason)

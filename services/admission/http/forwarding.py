@@ -84,8 +84,8 @@ class Forwarding:
 
     async def _reply_elsewhere(self, question: OwnQuestion, kind: type[M]) -> Message:
         handed = await self._bus.ask(handed_on(question), HAND_ON_REAL_S)
-        if not isinstance(handed, HandedBack):
-            raise Unavailable("the admission that leads could not read the question")
+        if not isinstance(handed, HandedBack):  # the core of the one that leads raised
+            raise Refusal(problems.failed())
         if handed.problem:
             return msgspec.msgpack.decode(handed.said, type=Problem)
         return msgspec.msgpack.decode(handed.said, type=kind)

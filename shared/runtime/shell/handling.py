@@ -1,11 +1,11 @@
 """The half of a shell without I/O, the same in every shell: hands messages to a core, collects effects."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
 from schemas.base import Event
-from shared.domain.core import Effect, MustEnd, Publish
+from shared.domain.core import Asked, Effect, MustEnd, Publish
 from shared.domain.recent_ids import RecentIds
 from shared.runtime.bus.contract import Record
 from shared.runtime.service import Service
@@ -22,6 +22,7 @@ class ShellCounts(msgspec.Struct):
     facts: int = 0
     repeated: int = 0
     inputs: int = 0
+    questions_failed: int = 0
     published: int = 0
     work: int = 0
     work_failed: int = 0
@@ -34,10 +35,20 @@ class Handling:
     """Hands messages to a core, each fact once, and remembers how far it has come.
 
     `remembered_ids`: how many ids of facts it remembers, to know a fact that comes again. `once`: nothing is
-    remembered, since the stream delivers each fact once and drops what is published again.
+    remembered, since the stream delivers each fact once and drops what is published again. `fail`: called
+    with the ticket of a question at which the core raised, and with the error. The service goes on, since a
+    question changes no state; None: the error ends it, as any other error of a core does.
     """
 
-    def __init__(self, service: Service, remembered_ids: int, *, once: bool = False) -> None:
+    def __init__(
+        self,
+        service: Service,
+        remembered_ids: int,
+        *,
+        once: bool = False,
+        fail: Callable[[int, Exception], None] | None = None,
+    ) -> None:
+        self._fail = fail
         self._once = once
         self.core = service.core
         self.counts = ShellCounts()
@@ -59,8 +70,7 @@ class Handling:
             if type(item) is Record:
                 effects += self._fact(item, now)
             else:
-                self.counts.inputs += 1
-                effects += self.core.handle(item, now)  # type: ignore[arg-type] # a sample, an answer, a question
+                effects += self._input(item, now)
         self.due = self.core.next_wakeup()
         if self.due is not None and self.due <= now + TIMER_SLACK_S:
             effects += self._wake(self.due, now)
@@ -91,6 +101,17 @@ class Handling:
             self._known.add(event_id)
 
     # ---- messages
+
+    def _input(self, item: object, now: float) -> Sequence[Effect]:
+        self.counts.inputs += 1
+        try:
+            return self.core.handle(item, now)  # type: ignore[arg-type] # a sample, an answer, a question
+        except Exception as error:
+            if self._fail is None or type(item) is not Asked or isinstance(error, MustEnd):
+                raise
+            self.counts.questions_failed += 1
+            self._fail(item.ticket, error)
+            return ()
 
     def _fact(self, record: Record, now: float) -> Sequence[Effect]:
         if record.seq <= self.seq:

@@ -1,8 +1,8 @@
 """Quarantine of facts that a service cannot handle: after a second failure on a fact it passes over that.
 
-A core in which an exception was raised is in no known state, so its life ends, and the next restores the
-state by a replay. A service never passes over a fact that it published itself: it would not know of it, and
-publish the like again.
+A core that raised at a fact is in no known state, so its life ends, and the next restores the state by a
+replay. A service never passes over a fact that it published itself: it would not know of it, and publish the
+like again.
 """
 
 from collections.abc import Callable

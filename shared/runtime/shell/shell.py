@@ -67,7 +67,9 @@ class Shell:
         """`candidate`: stands for election among the instances of the service; None: there is no other."""
         self._service = service
         self._core = service.core
-        self._handling = Handling(service, settings.remembered_ids)
+        # On virtual time, which is for simulations, an error of a core ends the run.
+        fail = self._fail if turns is AT_ONCE else None
+        self._handling = Handling(service, settings.remembered_ids, fail=fail)
         self._turns = turns
         self._bus = ports.bus
         self._clock = ports.clock
@@ -371,6 +373,12 @@ class Shell:
             self.progress.done(id(task))
             if answer is not None:
                 self._mailbox.put(answer)
+
+    def _fail(self, ticket: int, error: Exception) -> None:
+        """Raise the error in the coroutine that asked: the bus and the web server log it, and answer."""
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
 
     async def ask(self, question: Question) -> Message:
         ticket = next(self._tickets)

@@ -52,6 +52,17 @@ async def test_a_life_cut_short_forgets_no_submission() -> None:
     await bus.close()
 
 
+async def test_a_question_at_which_the_core_fails_does_not_end_the_service() -> None:
+    bus = MemoryBus(LoopClock())
+    async with living(bus) as shell:
+        await submit(shell, "first")
+        with pytest.raises(UnicodeEncodeError):
+            await submit(shell, "k", command=["\ud800"])
+        assert isinstance(await submit(shell, "k"), Submitted)
+        assert shell.counts.questions_failed == 1
+    await bus.close()
+
+
 async def test_the_nodes_of_the_cluster_file_are_known(tmp_path: Path) -> None:
     v100 = GpuType("v100")
     cluster = ClusterFile(

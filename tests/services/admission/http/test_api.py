@@ -1,5 +1,6 @@
 """The HTTP API in front of a real core."""
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -11,6 +12,7 @@ from schemas.cluster import Node
 from schemas.events import JobProfiled, PolicyChosen
 from schemas.ids import JobId
 from schemas.questions import (
+    ADMISSION,
     PLANNER,
     ExplainJob,
     JudgePolicy,
@@ -359,6 +361,15 @@ async def test_of_a_job_that_the_monitor_has_forgotten_the_end_is_named(part: st
             "job train-1 has ended (cancelled), so many jobs ago that the monitor no longer keeps it; "
             "see `hopyard events train-1`"
         )
+
+
+async def test_a_fault_of_the_core_that_leads_elsewhere_is_answered_at_once() -> None:
+    async def fail(question: Question) -> Message:
+        raise ArithmeticError(question)
+
+    async with serving(attached=False) as api, asyncio.timeout(60.0):
+        await api.bus.serve("admission", ADMISSION, fail)
+        assert (await refused(api, "POST", "/v1/jobs", 500, job_body())).title == "Failed"
 
 
 async def test_a_node_is_drained_and_restored() -> None:

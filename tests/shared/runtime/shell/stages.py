@@ -9,7 +9,7 @@ import msgspec
 from schemas.base import Event, Message, Question
 from schemas.events import NodeDrained, NodeRestored
 from schemas.ids import NodeId
-from schemas.questions import Refused
+from schemas.questions import ListNodes, Refused
 from schemas.settings import Settings
 from schemas.subjects import facts_of
 from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, WorkFailed
@@ -19,6 +19,7 @@ from shared.runtime.conductor import Conductor
 from shared.runtime.service import Ports, Service
 from shared.runtime.shell.handling import ShellCounts
 from shared.runtime.shell.shell import Shell
+from shared.runtime.shell.turns import AT_ONCE, Turns
 from shared.runtime.shell.virtual import run
 
 NAME = "restorer"
@@ -42,7 +43,10 @@ class Seen(msgspec.Struct):
 
 
 class Restorer:
-    """Restores every drained node `AFTER_S` later, by a task; drains one when it is asked anything."""
+    """Restores every drained node `AFTER_S` later, by a task; drains one when it is asked anything.
+
+    It fails at `ListNodes`.
+    """
 
     def __init__(self) -> None:
         self.state = Seen()
@@ -64,6 +68,8 @@ class Restorer:
                 return [Publish(restored(node_id, now))]
             case WorkFailed(_, reason):
                 self.failures.append(reason)
+            case Asked(_, ListNodes()):
+                raise ArithmeticError("it cannot count")
             case Asked(ticket, _):
                 news = [drained(f"asked-{ticket}-{part}", now) for part in "ab"]
                 return [Reply(ticket, Refused(reason=news[-1].node_id)), *map(Publish, news)]
@@ -110,6 +116,7 @@ class Set(msgspec.Struct, frozen=True, kw_only=True):
     faults: Faults = Faults()
     settings: Settings = Settings(snapshot_every=1_000)
     worker: Worker = run_task
+    turns: Turns = AT_ONCE
 
     def service(self, core: Restorer, ports: Ports) -> Service:
         async def work(task: RestoreTask) -> Done:
@@ -165,7 +172,8 @@ class LoopStage:
     async def start(self) -> None:
         self.core = Restorer()
         ports = Ports(bus=self._bus.client(NAME), clock=LoopClock())
-        self._shell = Shell(self._set.service(self.core, ports), ports, self._set.settings)
+        service = self._set.service(self.core, ports)
+        self._shell = Shell(service, ports, self._set.settings, self._set.turns)
         self._life = asyncio.create_task(self._shell.run())
 
     async def kill(self) -> None:

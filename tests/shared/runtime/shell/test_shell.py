@@ -6,11 +6,12 @@ import pytest
 
 from schemas.base import Event
 from schemas.events import NodeEvent
-from schemas.questions import Refused, ShowStatus
+from schemas.questions import ListNodes, Refused, ShowStatus
 from schemas.settings import Settings
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.clock import Clock
+from shared.runtime.shell.virtual import LoopTurns
 from tests.shared.runtime.shell.stages import (
     AFTER_S,
     TASK_S,
@@ -169,6 +170,29 @@ def test_an_answer_goes_out_after_its_facts_are_stored(tell: Tell) -> None:
         assert len(log) == 2
 
     tell(story)
+
+
+def test_the_asker_gets_the_error_of_a_core_that_fails_at_a_question_and_the_service_goes_on() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.start()
+        with pytest.raises(ArithmeticError):
+            await stage.ask(ListNodes())
+        assert isinstance(await stage.ask(ShowStatus()), Refused)
+        assert stage.counts.questions_failed == 1
+
+    tell_on_the_loop(story)
+
+
+def test_in_a_simulation_a_core_that_fails_at_a_question_ends_the_run() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.start()
+        await stage.sleep(1)
+        with pytest.raises(Unavailable, match="has ended"):
+            await stage.ask(ListNodes())
+
+    tell_on_the_loop(story, turns=LoopTurns(0))
+    with pytest.raises(ArithmeticError):
+        tell_by_the_conductor(story)
 
 
 def test_a_caller_that_waits_for_an_answer_gets_an_error_at_the_end(tell: Tell) -> None:
