@@ -5,7 +5,7 @@ import contextlib
 import time
 import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -84,6 +84,7 @@ from shared.runtime.clock import Clock, unix_by
 from shared.runtime.damage import Damaged
 from shared.runtime.process.client_timeouts import BODY_LIMIT_S, TimedResponse
 from shared.runtime.process.reports import reports
+from shared.runtime.process.stream_ends import ends
 
 FOLLOWERS_MAX = 64
 """event streams that are followed at once"""
@@ -343,15 +344,17 @@ class Api:
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = decode_query(EventsQuery, request.query)
         last = await self._bus.last_seq() if wanted.newest is not None or not wanted.follow else None
-        after = wanted.after
 
         async def write(response: web.StreamResponse) -> None:
-            begin = after
-            if wanted.newest is not None and last is not None:
-                for record in await self._newest(wanted, last):
+            written = 0
+            async with contextlib.aclosing(self._events(request, wanted, last)) as found:
+                async for record in found:
+                    if not _asked_for(record, wanted):
+                        continue
                     await response.write(line(record))
-                begin = max(after, last)
-            await self._write_events(request, response, wanted, begin, None if wanted.follow else last)
+                    written += 1
+                    if written == wanted.limit:
+                        return
 
         return await self._streamed(request, write, follow=wanted.follow)
 
@@ -385,9 +388,9 @@ class Api:
         return response
 
     def _listens(self, request: web.Request) -> bool:
-        """Whether a follower gets more lines: it is connected, this service runs, and its token is valid."""
+        """Whether a follower gets more lines: it is connected, this server runs, and its token is valid."""
         here = request.transport is not None and not request.transport.is_closing()
-        return here and self._forwarding.is_open() and self._still_authorized(request)
+        return here and not ends(request) and self._still_authorized(request)
 
     def _still_authorized(self, request: web.Request) -> bool:
         now = time.monotonic()
@@ -395,6 +398,34 @@ class Api:
             return True
         request[JUDGED_AT] = now
         return self._authorization.still(shown_in(request.headers), request[CALLER])
+
+    async def _events(
+        self, request: web.Request, wanted: EventsQuery, last: int | None
+    ) -> AsyncGenerator[Record, None]:
+        """Facts, among them those that `wanted` asks for; `last`: the newest sequence at the request."""
+        after = wanted.after
+        if wanted.newest is not None and last is not None:
+            for record in await self._newest(wanted, last):
+                yield record
+            after = max(after, last)
+        if wanted.follow:
+            last = None
+        if wanted.job:
+            known, after = await self._of_job(wanted.job, after, last)
+            for record in known:
+                yield record
+
+        def listening() -> bool:
+            return self._listens(request)
+
+        idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
+        async with contextlib.aclosing(
+            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
+        ) as stored:
+            async for record in stored:
+                if wanted.follow and not listening():
+                    return
+                yield record
 
     async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
         """The last facts that `wanted` asks for, as many as its `newest`, up to sequence `last`."""
@@ -419,38 +450,6 @@ class Api:
         wanted = Wanted(job=job, after=after, last=last, newest=newest)
         return await fetched(self._bus, wanted, self._settings.ask_timeout_real_s)
 
-    async def _write_events(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        wanted: EventsQuery,
-        after: int,
-        last: int | None,
-    ) -> None:
-        def listening() -> bool:
-            return self._listens(request)
-
-        idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
-        written = 0
-        if wanted.job:
-            known, after = await self._of_job(wanted.job, after, last)
-            for record in [each for each in known if _asked_for(each, wanted)][: wanted.limit]:
-                await response.write(line(record))
-                written += 1
-        if written == wanted.limit:
-            return
-        async with contextlib.aclosing(
-            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
-        ) as found:
-            async for record in found:
-                if wanted.follow and not listening():
-                    return
-                if _asked_for(record, wanted):
-                    await response.write(line(record))
-                    written += 1
-                if written == wanted.limit:
-                    return
-
     # ---- bodies and the monitor
 
     async def _body(self, request: web.Request, kind: type[B]) -> B:
@@ -459,11 +458,11 @@ class Api:
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise Refusal(problems.too_large(self._settings.web_max_body_bytes)) from None
-        except TimeoutError:
-            raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
         except web.RequestPayloadError:
             reason = "the body is not encoded as Content-Encoding and Transfer-Encoding say"
             raise Refusal(problems.malformed(reason)) from None
+        except TimeoutError:
+            raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
         return decode_body(kind, request.content_type, body)
 
     async def _found(self, question: Question, kind: type[M]) -> M:

@@ -46,6 +46,7 @@ class Forwarding:
         self._inbox: Inbox | None = None
 
     def is_open(self) -> bool:
+        """Whether the core of this process answers: its instance leads."""
         return self._inbox is not None
 
     async def ask(self, question: OwnQuestion, kind: type[M], advice: str = "try again") -> M:
@@ -56,13 +57,13 @@ class Forwarding:
         if why := self._bus.why_not_stored():
             raise Refusal(problems.unavailable(f"nothing can be stored: {why}; try again later"))
         limit_s = self._settings.ask_timeout_real_s
-        if self._inbox is None:
+        if not self.is_open():
             limit_s += self._settings.lease_real_s  # the time until another instance leads
         try:
             async with self._clock.within(limit_s):
                 reply = await self._reply(question, kind)
         except TimeoutError:
-            missing = "admission did not answer in time" if self._inbox else "no admission leads yet"
+            missing = "admission did not answer in time" if self.is_open() else "no admission leads yet"
             because = "".join([": " + why for why in [self._bus.why_not_stored()] if why])
             raise Refusal(problems.unavailable(f"{missing}{because}; {advice}")) from None
         if isinstance(reply, Problem):

@@ -68,7 +68,8 @@ class EventsQuery(File, frozen=True, kw_only=True):
     since: Number = 0.0
     """cluster time: facts before it are left out"""
     limit: Annotated[int, Meta(ge=1)] | None = None
-    """lines at most; without it, all up to the fact that is the newest at the time of the request"""
+    """lines at most, the first ones; without it, all up to the fact that is the newest at the time of the
+    request"""
     follow: bool = False
     """true: the response goes on with new facts as they come"""
     newest: Annotated[int, Meta(ge=0, le=NEWEST_MAX)] | None = None

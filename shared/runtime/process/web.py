@@ -26,6 +26,7 @@ from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.process.client_timeouts import ClientTimeouts
 from shared.runtime.process.metrics import CountsCollector, MetricsCollector
 from shared.runtime.process.reports import report_of_agent, reports
+from shared.runtime.process.stream_ends import announce_end
 from shared.runtime.service import Service
 
 SHUTDOWN_S = 2.0
@@ -159,6 +160,7 @@ def application(
         client_max_size=settings.web_max_body_bytes, middlewares=[_measured(registry), _problems]
     )
     app.add_routes([*_own_routes(ready, why, services, registry), *routes])
+    announce_end(app)
     app.on_response_prepare.append(_named(settings.cluster_name))
     return app
 

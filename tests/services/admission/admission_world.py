@@ -41,6 +41,7 @@ from shared.domain.demand import job_spec
 from shared.domain.policy_names import AcceptedPolicies
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
+from shared.runtime.process.stream_ends import announce_end
 from shared.runtime.service import Inbox
 from shared.runtime.settings import describe
 
@@ -225,6 +226,7 @@ async def serving(
     driver = Driver((), caught_up=True, **settings)
     forwarding = Forwarding(bus, LoopClock(), in_force, driver.core)
     app = web.Application(client_max_size=in_force.web_max_body_bytes)
+    announce_end(app)
     authorization = Authorization(in_force)
     app.add_routes(
         Api(

@@ -75,13 +75,22 @@ async def test_a_newest_fact_that_cannot_be_read_does_not_hold_the_answer() -> N
         assert len(await lines(api)) == len(FACTS)
 
 
-async def test_followers_get_stored_and_new_facts() -> None:
-    async with serving() as api:
+@pytest.mark.parametrize("leads", [True, False])
+async def test_followers_get_stored_and_new_facts(*, leads: bool) -> None:
+    async with serving(attached=leads) as api:
         await api.bus.publish([submitted("a-1")])
         async with api.client.get("/v1/events?follow=true") as response:
             assert (await one_line(response))["event"]["job_id"] == "a-1"
-            await api.submit("k", name="b")
+            await api.bus.publish([submitted("b-1")])
             assert (await one_line(response))["event"]["job_id"] == "b-1"
+
+
+async def test_followers_do_not_hold_up_the_end_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.admission.http.api.HUNG_UP_POLL_REAL_S", 0.01)
+    async with serving() as api, asyncio.timeout(30.0), api.client.get("/v1/events?follow=true") as response:
+        ending = asyncio.create_task(api.client.server.close())
+        assert await response.read() == b""
+        await ending
 
 
 async def test_a_follower_of_a_silent_stream_has_its_headers_at_once() -> None:
@@ -109,6 +118,9 @@ async def test_a_batch_that_comes_twice_is_listed_once() -> None:
         ("newest=0", []),
         ("newest=2&job=train-1", [-11, -10]),
         ("newest=100", list(range(-19, 0))),
+        ("newest=8&limit=3", [-8, -7, -6]),
+        ("newest=8&limit=3&job=train-1", [-17, -16, -15]),
+        ("newest=2&limit=3", [-2, -1]),
         ("since=1e9", []),
     ],
 )
@@ -129,6 +141,12 @@ async def test_a_follower_of_the_newest_facts_gets_those_and_then_new_ones() -> 
             assert (await one_line(response))["event"]["job_id"] == "b-1"
 
 
+async def test_the_newest_facts_count_against_the_lines_of_a_follower() -> None:
+    async with serving() as api, asyncio.timeout(60.0):
+        await api.bus.publish(FACTS)
+        assert len(await lines(api, "?follow=true&newest=8&limit=3")) == 3
+
+
 async def test_facts_since_a_time_are_listed() -> None:
     async with serving() as api:
         late = msgspec.structs.replace(submitted("late-1"), at=500.0)
@@ -144,6 +162,8 @@ async def test_facts_since_a_time_are_listed() -> None:
         "since=noon",
         "since=nan",
         "after=-1",
+        "after=999999999999999999999999999999",
+        "after=1&after=2",
         "limit=0",
         "follow=perhaps",
         "jobs=a",
@@ -162,8 +182,6 @@ async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() ->
     task = asyncio.create_task(forwarding.attach(inbox))
     await asyncio.sleep(0.05)
     assert not heard.is_set()
-        "after=999999999999999999999999999999",
-        "after=1&after=2",
     driver.fold(submitted("train-1"))
     await asyncio.wait_for(heard.wait(), 60.0)
     assert forwarding.is_open()

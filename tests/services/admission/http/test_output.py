@@ -41,9 +41,11 @@ class Agent:
 
 
 @asynccontextmanager
-async def job_on(*agents: Agent, state: str = "running", silent: Sequence[str] = ()) -> AsyncIterator[Served]:
+async def job_on(
+    *agents: Agent, state: str = "running", silent: Sequence[str] = (), leads: bool = True
+) -> AsyncIterator[Served]:
     nodes = tuple(NodeId(node) for node in (*(agent.node for agent in agents), *silent))
-    async with serving() as api:
+    async with serving(attached=leads) as api:
         api.views[ShowJob] = job_view("job-1", state=state, nodes=nodes)
         for agent in agents:
             await api.bus.serve(f"agent-{agent.node}", agent_of(agent.node), agent.answer)
@@ -93,12 +95,16 @@ async def test_an_agent_that_keeps_no_output_is_reported() -> None:
         assert await lines(api) == [{"node": "a", "problem": "kept nowhere"}]
 
 
+@pytest.mark.parametrize("leads", [True, False])
 async def test_a_follower_gets_each_line_once_until_the_end(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, leads: bool
 ) -> None:
     monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
     agent = Agent("a", r0=[(1.0, "one")])
-    async with job_on(agent) as api, api.client.get("/v1/jobs/job-1/output?follow=true") as response:
+    async with (
+        job_on(agent, leads=leads) as api,
+        api.client.get("/v1/jobs/job-1/output?follow=true") as response,
+    ):
         first = msgspec.json.decode(await response.content.readline())
         agent.ranks[0].append((2.0, "two"))
         second = msgspec.json.decode(await response.content.readline())
