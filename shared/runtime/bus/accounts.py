@@ -60,11 +60,13 @@ ASKS = {
     PLANNER: ("estimator",),
     OPERATOR: (">",),
 }
+AGENTS_KEYS = ("claim", "cursor", "quarantine", "snapshot")
+"""the values of a node's agent in the state bucket: no more than these, so that it cannot fill the disk"""
 _KV, _OBJECTS = STATE_SUBJECT, f"$O.{SNAPSHOT_BUCKET}"
 _FROM_AGENTS = (
     *about_node("*"),
     f"{SAMPLE_PREFIX}.*.*",
-    f"{_KV}.{AGENT}.*.*",
+    *(f"{_KV}.{AGENT}.*.{key}" for key in AGENTS_KEYS),
     f"{READ_PREFIX}.*.*",
     f"{DEAD_PREFIX}.{AGENT}",
 )
@@ -188,7 +190,7 @@ def published(node_id: str, facts: Iterable[type[Event]]) -> tuple[str, ...]:
     return (
         *subjects_of(facts, node_id),
         *(sample_subject(kind, node_id) for kind in (Heartbeat, ThroughputObserved)),
-        f"{_KV}.{AGENT}.{node_id}.*",
+        *(f"{_KV}.{AGENT}.{node_id}.{key}" for key in AGENTS_KEYS),
         f"{READ_PREFIX}.{node_id}.*",
         f"{DEAD_PREFIX}.{AGENT}",
     )

@@ -23,6 +23,7 @@ import msgspec
 from shared.runtime import owner_only
 from shared.runtime.addresses import authority
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
+from shared.runtime.process.nats_log import NatsLog
 from shared.runtime.process.ports import HeldPorts
 
 PR_SET_PDEATHSIG = 1
@@ -37,11 +38,8 @@ STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LOG_TAIL_BYTES = 2_000
 GLOBAL = "$G"
 """the account of a server that has no accounts"""
-LOG_READ_BYTES = 1_000_000
-NO_SPACE = b"no space left on device"
 
 
 class Recovering(RuntimeError):
@@ -105,16 +103,11 @@ class NatsServer:
         self._tls = tls
         self._sync_interval = sync_interval
         self._peers = peers
-        self._log = folder / "nats-server.log"
+        self._log = NatsLog(folder / "nats-server.log")
         self._credentials = (
             {"token": token} if token else {"user": user, "password": password} if user else {}
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self._searched_to = 0
-        """up to which its log was searched for failed writes, in bytes"""
-        self._began_at = 0
-        """size of its log at its last start, in bytes"""
-        self._full = False
         self._took_clients = False
 
     @property
@@ -178,15 +171,7 @@ class NatsServer:
 
     def stores_nothing(self) -> bool:
         """Whether a write has failed for want of space since it started: then it stores nothing any more."""
-        try:
-            with self._log.open("rb") as log:
-                log.seek(self._searched_to)
-                said = log.read(LOG_READ_BYTES)
-        except OSError:
-            return self._full
-        self._searched_to += len(said)
-        self._full = self._full or NO_SPACE in said
-        return self._full
+        return self._log.write_failed()
 
     def launch(self) -> None:
         """Start the process without waiting until it is ready."""
@@ -194,8 +179,8 @@ class NatsServer:
         owner_only.make_folder(self.folder)
         config = self._write_config()
         self._keep_streams()
-        self._began_at = self._searched_to = self._log.stat().st_size if self._log.exists() else 0
-        self._full = self._took_clients = False
+        self._log.begin()
+        self._took_clients = False
         with _signals_later():
             self._process = subprocess.Popen(  # noqa: S603 - our own server
                 [_executable(), "--config", config],
@@ -243,7 +228,7 @@ class NatsServer:
     def _write_config(self) -> Path:
         config: dict[str, object] = {
             "listen": authority(self.host, self.port),
-            "log_file": str(self._log),
+            **self._log.settings(),
             "jetstream": {"store_dir": str(self.folder), "sync_interval": self._sync_interval},
         }
         if self._peers is not None:
@@ -262,8 +247,7 @@ class NatsServer:
 
     def log_tail(self) -> str:
         """What it has said since it started."""
-        said = self._log.read_bytes()[self._began_at :] if self._log.exists() else b""
-        return said[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it wrote no log"
+        return self._log.tail()
 
 
 def _executable() -> str:

@@ -114,6 +114,14 @@ async def test_an_agent_cannot_write_values_of_another_node(guarded: Guarded) ->
         assert await client.refused(each.replace("n-2", "n-1") for each in others) == set()
 
 
+@pytest.mark.parametrize("user", [ROGUE, AGENTS])
+async def test_an_agent_has_a_few_values_and_no_more(guarded: Guarded, user: str) -> None:
+    """Each is as large as a message may be, so any number of them would fill the disk of NATS."""
+    more = {f"$KV.{STATE_BUCKET}.agent.n-1.{key}" for key in ("k1", "service", "claim.x", "claim/x")}
+    async with guarded.raw(user) as client:
+        assert await client.refused(more) == {each.lower() for each in more}
+
+
 async def test_no_account_can_read_replies_to_another(guarded: Guarded) -> None:
     for user in (*OF_STACK, ROGUE, AGENTS):
         others = {f"{inbox_of(other)}.>" for other in (*OF_STACK, "agent-n-2") if other != user} | {

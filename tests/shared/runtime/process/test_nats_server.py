@@ -25,6 +25,8 @@ print(server.port, flush=True)
 time.sleep(60)
 """
 
+FAILED = "[1] 2026/11/26 16:50:32.1 [ERR] JetStream failed to store a msg: no space left on device\n"
+
 FORKED: list[Callable[[], None]] = []
 """called in a process that has forked"""
 os.register_at_fork(after_in_parent=lambda: [call() for call in FORKED])
@@ -126,6 +128,6 @@ async def test_a_server_whose_write_has_failed_is_not_shut_down_but_killed(
     log = tmp_path / "nats-server.log"
     if failed:
         with log.open("a") as file:
-            file.write("[ERR] JetStream failed to store a msg on stream 'S': no space left on device\n")
+            file.write(FAILED)
     await server.stop()
     assert ("Initiating Shutdown" in log.read_text()) is not failed

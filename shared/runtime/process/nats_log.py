@@ -1,0 +1,72 @@
+"""The log of a NATS server: bounded by the server, and searched for writes that have failed."""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+MAX_BYTES = 64 * 1024 * 1024
+"""size from which the server begins another file; clients can have it write lines"""
+FILES = 2
+"""files that it keeps, with the one that it writes"""
+TAIL_BYTES = 2_000
+READ_BYTES = 1_000_000
+FAILED_WRITE = re.compile(
+    rb"""^(\[\d+\]\ \S+\ \S+\ )?\[(ERR|WRN|FTL)\]\ # process, date, time, level
+    (?!\S+\ -\ \w+:\d+\ -\ )                     # no line about a client, with text of the client in it
+    .*no\ space\ left\ on\ device""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+class NatsLog:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._began_at = 0
+        """size of the file at the server's last start, in bytes"""
+        self._searched_to = 0
+        """up to which it was searched for failed writes, in bytes"""
+        self._searched: int | None = None
+        """the file that was searched, by its number on the disk; None: none yet"""
+        self._failed = False
+
+    def settings(self) -> dict[str, object]:
+        """The part of a server's configuration that is about its log."""
+        return {"log_file": str(self.path), "logfile_size_limit": MAX_BYTES, "logfile_max_num": FILES}
+
+    def begin(self) -> None:
+        """Called before a start of the server: what is there by then is about an earlier one."""
+        there = self.path.stat() if self.path.exists() else None
+        self._began_at = self._searched_to = there.st_size if there else 0
+        self._searched = there.st_ino if there else None
+        self._failed = False
+
+    def write_failed(self) -> bool:
+        """Whether the server has failed to write for want of space since its start."""
+        with suppress(OSError):  # the disk is gone, or there is no file yet
+            number = self.path.stat().st_ino
+            if self._searched not in {None, number}:  # the server has begun another file
+                for before in self.path.parent.glob(f"{self.path.name}.*"):
+                    if before.stat().st_ino == self._searched:
+                        self._search(before)
+                self._searched_to = 0
+            self._searched = number
+            self._search(self.path)
+        return self._failed
+
+    def _search(self, path: Path) -> None:
+        """Search the whole lines that are new. Raises OSError."""
+        with path.open("rb") as log:
+            log.seek(self._searched_to)
+            while not self._failed and (said := log.read(READ_BYTES)):
+                lines, end, _ = said.rpartition(b"\n")
+                if not end:
+                    return
+                self._failed = FAILED_WRITE.search(lines) is not None
+                self._searched_to += len(lines) + len(end)
+                log.seek(self._searched_to)
+
+    def tail(self) -> str:
+        """The last that the server has said since its start."""
+        said = self.path.read_bytes() if self.path.exists() else b""
+        said = said[self._began_at :] if self._began_at <= len(said) else said
+        return said[-TAIL_BYTES:].decode(errors="replace").strip() or "it wrote no log"
