@@ -17,7 +17,7 @@ FAILED = (
     "write /d/1.blk: no space left on device\n"
 )
 OF_CLIENTS = tuple(
-    f'[15] 2026/11/26 16:50:32.123456 [ERR] {client} - authentication error - User "no space left on device"\n'
+    f'[15] 2026/11/26 16:50:32.1 [ERR] {client} - authentication error - User "no space left on device"\n'
     for client in ("127.0.0.1:60580 - cid:45", '[::1]:60580 - wid:45 - "x"')
 )
 
