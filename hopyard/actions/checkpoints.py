@@ -22,6 +22,7 @@ from hopyard.show.units import memory, plural
 from schemas.ids import JobId
 from schemas.views import JobView
 from shared.runtime import owner_only
+from shared.runtime.disk import sync
 
 NAME = re.compile(r"[0-9]{15}-(?P<crc>[0-9a-f]{8})\.pt")
 PART = re.compile(rf"(?P<job>[A-Za-z0-9_-]+)/(?P<name>{NAME.pattern})")
@@ -135,6 +136,8 @@ def restore_all(backup: Backup, into: Path) -> int:
             os.fsync(out.fileno())
         for each in (folder.parent, folder, folder / found["name"]):
             _give(each, uid, gid)
+        for each in (folder, folder.parent, into):
+            sync(each)
     return len(names)
 
 

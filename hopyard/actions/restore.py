@@ -15,7 +15,7 @@ from hopyard.actions.checkpoints import restore_all
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import ARCHIVE, FILES, STORE, STREAMS, Backup
-from hopyard.local.data_folder import ClockFile, store_of
+from hopyard.local.data_folder import CLOCK, ClockFile, store_of
 from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.settings import Settings
@@ -26,6 +26,7 @@ from shared.runtime import owner_only
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.bus.jetstream.copies import NotCopied, StreamCopy, raise_revisions, restore_stream
+from shared.runtime.disk import sync
 from shared.runtime.files import BYTES_AT_MOST
 from shared.runtime.process.reports import forget_reports
 from shared.runtime.settings import converted
@@ -74,7 +75,9 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
                 lines = _fill(backup, draft, data, own)
                 if data.exists():
                     data.rmdir()
+                sync(draft)
                 draft.replace(data)
+                sync(data.parent)
         except (NotCopied, Unavailable, RuntimeError) as error:
             raise Failure(f"NATS does not take the streams of {source}: {error}") from None
         except ValueError as error:
@@ -104,7 +107,7 @@ def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
     """Returns how many lines the store has. `home`: the final folder; `own`: settings left out."""
     manifest = backup.manifest
     clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
-    owner_only.write(data / "clock.json", msgspec.json.encode(clock) + b"\n")
+    owner_only.write(data / CLOCK, msgspec.json.encode(clock) + b"\n")
     for name in backup.names(FILES):
         if name not in KNOWN_FILES:
             raise Invalid(f"{name} in a backup: no stack has such a file")
@@ -131,6 +134,8 @@ def _put_archive(backup: Backup, folder: Path) -> None:
             shutil.copyfileobj(part, out)
             out.flush()
             os.fsync(out.fileno())
+    if folder.is_dir():
+        sync(folder)
 
 
 async def _put_streams(backup: Backup, data: Path) -> None:

@@ -18,6 +18,7 @@ from services.table import OF_CLUSTER, OF_NODE
 from shared.runtime import owner_only
 from shared.runtime.bus import accounts
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, NatsUser, Permissions
+from shared.runtime.disk import sync
 
 SERVERS = "accounts.conf"
 """the file to be included by a NATS server that `hopyard up` does not run"""
@@ -89,6 +90,7 @@ def expel(data: Path, node_id: str) -> bool:
         return False
     owner_only.write(_mark_of(data, node_id), b"")
     file.unlink()
+    sync(file.parent)
     return True
 
 

@@ -16,6 +16,7 @@ import msgspec
 from hopyard.failures import Failure, Invalid
 from schemas.base import Message
 from shared.runtime import owner_only
+from shared.runtime.disk import sync
 
 FORMAT = 1
 MANIFEST = "backup.json"
@@ -89,8 +90,8 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
     """
     draft = folder / DRAFT
     head = folder / MANIFEST
-    owner_only.write(head, msgspec.json.encode(manifest))
-    owner_only.write(folder / DIGEST, part_of(head).sha256.encode())
+    owner_only.write(head, msgspec.json.encode(manifest), lasting=False)
+    owner_only.write(folder / DIGEST, part_of(head).sha256.encode(), lasting=False)
     try:
         with owner_only.appended(draft) as file:
             with tarfile.open(fileobj=file, mode="w|") as tar:
@@ -99,6 +100,7 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
+        sync(target.parent)
         return target.stat().st_size
     except OSError as error:
         raise Failure(f"{target}: {error.strerror or error}; nothing was written") from None

@@ -21,10 +21,16 @@ from shared.runtime import owner_only
 
 DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
-MARKS = ("lock", "clock.json", "cluster.json", "nats")
+CLOCK = "clock.json"
+MARKS = ("lock", CLOCK, "cluster.json", "nats")
 """a folder that holds one of these is a stack's"""
 CLOSED = ("credentials", "logs", "nats", "output")
 """folders in the data folder that no job of another account passes through"""
+REMEDY = (
+    'write {"origin": O, "speed": S} into it, with the two from a backup: tar -xOf BACKUP backup.json; '
+    "or restore the backup (`hopyard restore`)"
+)
+"""for a clock file that cannot be read"""
 
 
 class StackFile(Message, frozen=True, kw_only=True):
@@ -126,7 +132,7 @@ def store_of(data: Path, instance: int = 1) -> Path:
 
 
 def write_stack_file(data: Path, stack: StackFile) -> None:
-    _write(data / "stack.json", stack)
+    owner_only.write(data / "stack.json", _line(stack), lasting=False)
 
 
 def read_stack_file(data: Path) -> StackFile | None:
@@ -141,15 +147,22 @@ def clock_origin(data: Path, speed: float, now: float) -> float:
 
     `now` is Unix time, and where a new folder's clock starts.
     """
-    path = data / "clock.json"
-    try:
-        clock = msgspec.json.decode(path.read_bytes(), type=ClockFile)
-        reached = (now - clock.origin) * clock.speed
-    except FileNotFoundError:
-        reached = 0.0
+    clock = _clock_in(data)
+    reached = 0.0 if clock is None else (now - clock.origin) * clock.speed
     origin = now - reached / speed
-    _write(path, ClockFile(origin=origin, speed=speed))
+    owner_only.write(data / CLOCK, _line(ClockFile(origin=origin, speed=speed)))
     return origin
+
+
+def _clock_in(data: Path) -> ClockFile | None:
+    """None: the folder is new. Raises Invalid if the file cannot be read: nothing else says it."""
+    path = data / CLOCK
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ClockFile)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path}: {error}; {REMEDY}") from None
 
 
 def _await_leftovers(data: Path) -> None:
@@ -161,5 +174,5 @@ def _await_leftovers(data: Path) -> None:
         time.sleep(0.1)
 
 
-def _write(path: Path, message: Message) -> None:
-    owner_only.write(path, msgspec.json.encode(message) + b"\n")
+def _line(message: Message) -> bytes:
+    return msgspec.json.encode(message) + b"\n"

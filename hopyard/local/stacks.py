@@ -87,7 +87,7 @@ def listed(data: Path, say: Callable[[str], None]) -> Iterator[None]:
     try:
         entry = _list() / str(os.getpid())
         owner_only.make_folder(entry.parent)
-        owner_only.write(entry, os.fsencode(data.absolute()))
+        owner_only.write(entry, os.fsencode(data.absolute()), lasting=False)
     except OSError as error:
         say(f"commands in other folders will not find this stack: {error}")
     try:

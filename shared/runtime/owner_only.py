@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from shared.runtime.disk import sync
+
 FOLDER, FILE = 0o700, 0o600
 PASSED = 0o711
 """mode of a folder that other accounts may pass through but not list"""
@@ -30,14 +32,22 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
         folder.chmod(mode)
 
 
-def write(path: Path, data: bytes) -> None:
-    """Write a file atomically: a reader sees all of it or nothing, and it is never open to others."""
+def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    """Write a file atomically: a reader sees all of it or nothing, and it is never open to others.
+
+    It is on the disk when this returns, unless it need not outlive a power cut, which `lasting` says.
+    """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         draft.replace(path)
+        if lasting:
+            sync(path.parent)
     except BaseException as error:
         draft.unlink(missing_ok=True)
         if isinstance(error, OSError):

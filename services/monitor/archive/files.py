@@ -13,7 +13,6 @@ A file gets its name only after it is complete and was read back.
 """
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ import msgspec
 from schemas.codec import Malformed, plain
 from services.monitor.archive.plan import Segment, segment_of
 from shared.runtime import owner_only
+from shared.runtime.disk import sync
 from shared.runtime.interruption import interruptible
 
 DRAFT = ".draft-"
@@ -68,7 +68,7 @@ def make_folder(folder: Path) -> None:
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     owner_only.make_folder(folder)
     for each in new:
-        _sync(each.parent)
+        sync(each.parent)
 
 
 def remove_drafts(folder: Path) -> None:
@@ -87,9 +87,9 @@ def write(folder: Path, segment: Segment, rows: Sequence[Row]) -> None:
         _copy(draft, rows)
         _check(draft, rows)
         draft.chmod(owner_only.FILE)
-        _sync(draft)
+        sync(draft)
         draft.replace(folder / segment.name)
-        _sync(folder)
+        sync(folder)
     except duckdb.Error as error:
         raise OSError(f"{folder / segment.name} cannot be written: {_first_line(error)}") from None
     finally:
@@ -175,14 +175,6 @@ def _as_json(raw: bytes) -> str | None:
         return msgspec.json.encode(plain(raw)).decode()
     except (Malformed, TypeError, ValueError, RecursionError):
         return None
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _quoted(path: Path) -> str:

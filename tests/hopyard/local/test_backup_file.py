@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import stat
+import sys
 import tarfile
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from hopyard.actions.restore import restore
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import DIGEST, FORMAT, MANIFEST, Manifest, opened
+from tests.synced_paths import synced_paths
 
 STORE = b'{"kind":"hopyard-store","version":2}\n'
 
@@ -51,6 +53,15 @@ def test_a_backup_is_readable_by_its_owner_only_and_has_a_manifest(whole: Path) 
         assert backup.manifest.cluster == "lab"
         assert backup.part("store.ndjson").read() == STORE
         assert backup.names("streams") == ["HOPYARD"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux shows them")
+def test_a_backup_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    synced = synced_paths(monkeypatch)
+    backup_file.write(tmp_path / "backup.tar", manifest(folder), folder)
+    assert synced == [folder / backup_file.DRAFT, tmp_path], "the content, then the name"
 
 
 def test_a_backup_damaged_anywhere_is_refused_by_name_and_not_restored(whole: Path, tmp_path: Path) -> None:
@@ -158,6 +169,7 @@ def test_two_backups_to_one_file_do_not_meddle(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setattr(os, "fsync", fail)
         with pytest.raises(Failure, match="nothing was written"):
             backup_file.write(target, manifest(folders[1]), folders[1])
+        monkeypatch.setattr(os, "fsync", sync)
         sync(file)
 
     def fail(_: int) -> None:

@@ -52,6 +52,15 @@ def test_another_speed_changes_the_pace_and_not_the_time(tmp_path: Path) -> None
     assert (1100.0 - origin) * 10.0 == pytest.approx(100.0 * 60.0)
 
 
+@pytest.mark.parametrize("left", [b"", b'{"origin": 1000.0', b"\x00" * 40, b'{"origin": "x", "speed": 1}'])
+def test_a_clock_that_cannot_be_read_is_named_with_the_way_out(tmp_path: Path, left: bytes) -> None:
+    """As a power cut left it, before files were synced."""
+    (tmp_path / "clock.json").write_bytes(left)
+    with pytest.raises(Invalid, match=r"clock\.json: .*; write .* from a backup"):
+        clock_origin(tmp_path, speed=1.0, now=2000.0)
+    assert (tmp_path / "clock.json").read_bytes() == left
+
+
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 

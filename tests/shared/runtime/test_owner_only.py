@@ -1,10 +1,12 @@
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from shared.runtime import owner_only
+from tests.synced_paths import synced_paths
 
 
 def mode_of(path: Path) -> int:
@@ -60,3 +62,16 @@ def test_an_error_names_the_file_that_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="folder") as refused:
         owner_only.write(tmp_path / "folder", b"sesame")
     assert refused.value.filename == str(tmp_path / "folder")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files as Linux shows them")
+def test_a_written_file_outlives_a_power_cut_unless_it_need_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content is on the disk before it has its name, and then its name."""
+    synced = synced_paths(monkeypatch)
+    owner_only.write(tmp_path / "passing", b"sesame", lasting=False)
+    assert synced == []
+    owner_only.write(tmp_path / "secret", b"sesame")
+    draft, folder = synced
+    assert (draft.parent, draft.name.rpartition(".")[0], folder) == (tmp_path, ".secret", tmp_path)

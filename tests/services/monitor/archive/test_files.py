@@ -1,6 +1,5 @@
 """What was written is what is read, or an error names the file; pages go through all of it in order."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from services.monitor.archive.files import UnreadableFile
 from services.monitor.archive.plan import Segment
 from services.monitor.archive.reader import ArchiveReader, messages_before
 from shared.runtime.bus.contract import Stored
+from tests.synced_paths import synced_paths
 
 FACTS = ArchiveKind.FACTS
 
@@ -170,15 +170,9 @@ def test_an_unfinished_file_is_not_listed(tmp_path: Path) -> None:
 def test_a_written_file_and_its_folders_are_synced_to_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: set[Path] = set()
-
-    def fsync(descriptor: int) -> None:
-        os.fdatasync(descriptor)
-        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
-
-    monkeypatch.setattr(os, "fsync", fsync)
+    synced = synced_paths(monkeypatch)
     put(ArchiveReader(tmp_path / "far" / "archive"), 1, 5)
-    assert synced >= {tmp_path, tmp_path / "far", tmp_path / "far" / "archive"}
+    assert {*synced} >= {tmp_path, tmp_path / "far", tmp_path / "far" / "archive"}
     assert any(path.name.startswith(files.DRAFT) for path in synced)
 
 

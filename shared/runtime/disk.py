@@ -1,0 +1,20 @@
+"""Makes sure that what was written outlives a power cut."""
+
+import errno
+import os
+from pathlib import Path
+
+NOT_OF_FOLDERS = (errno.EINVAL, errno.EBADF)
+"""errors of file systems that sync no folders, as some of networks: they have written the names already"""
+
+
+def sync(path: Path) -> None:
+    """Return once the content of a file, or the names in a folder, are on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NOT_OF_FOLDERS or not path.is_dir():
+            raise
+    finally:
+        os.close(descriptor)
