@@ -28,7 +28,15 @@ from hopyard.local.backup_file import (
     Manifest,
     StreamPart,
 )
-from hopyard.local.credentials import FOLDER, OF_STACK_ITSELF, TOKENS, tokens_of
+from hopyard.local.credentials import (
+    EXPELLED,
+    FOLDER,
+    NATS,
+    OF_STACK_ITSELF,
+    TOKENS,
+    folder_of,
+    tokens_of,
+)
 from schemas.archive import VERSION, Header, encoded
 from schemas.base import Message
 from schemas.questions import ArchiveKind, ExportStore, Refused, StorePage
@@ -48,7 +56,8 @@ from shared.runtime.settings import DEFAULT
 
 IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
 STREAM_OF = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
-OF_FOLDER = ("cluster.json", "catalogue.json")
+OF_FOLDER = {"cluster.json": "cluster", "catalogue.json": "catalogue"}
+"""files of the data folder, each with the setting that names it, without which the stack does not use it"""
 THE_STACKS = "the stack itself"
 """source of the settings that `hopyard up` decides, in the list of settings"""
 HIDDEN = "***"
@@ -99,10 +108,9 @@ async def back_up(connection: Connection, target: Path, stack: BesideNats) -> Ba
 
 
 async def _back_up(connection: Connection, target: Path, stack: BesideNats, folder: Path) -> BackedUp:
-    for each in (FILES, f"{FILES}/{FOLDER}", STREAMS):
-        owner_only.make_folder(folder / each)
+    owner_only.make_folder(folder / STREAMS)
     if stack.data is not None:
-        _copy_files(stack.data, folder / FILES)
+        copy_files(stack.data, folder / FILES, stack.settings)
     shared = await _shared(connection)
     lines = await _copy_store(connection, folder / STORE)
     streams = {stream: await _copy_stream(connection, stream, folder) for stream in IN_ORDER}
@@ -190,14 +198,20 @@ async def _copy_store(connection: Connection, file: Path) -> int:
             after = page.next
 
 
-def _copy_files(data: Path, folder: Path) -> None:
-    for name in OF_FOLDER:
-        if (data / name).exists():
-            owner_only.write(folder / name, (data / name).read_bytes())
+def copy_files(data: Path, folder: Path, settings: SettingsView) -> None:
+    """Copy what a stack needs that is in no stream and no store. `settings`: those in force."""
+    for each in (folder, folder / FOLDER, folder / FOLDER / NATS):
+        owner_only.make_folder(each)
+    values = {one.name: one.value for one in settings.settings}
+    for name, setting in OF_FOLDER.items():
+        if values.get(setting) and (data / name).exists():
+            owner_only.write(folder / name, (data / name).read_bytes(), lasting=False)
+    for mark in folder_of(data).glob(f"{NATS}/*{EXPELLED}"):
+        (folder / FOLDER / NATS / mark.name).touch()
     if tokens_of(data).exists():
         found = msgspec.json.decode(owner_only.read_secret(tokens_of(data)), type=TokensFile)
         of_users = TokensFile(tokens=tuple(one for one in found.tokens if one.note != OF_STACK_ITSELF))
-        owner_only.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users))
+        owner_only.write(folder / FOLDER / TOKENS, msgspec.json.encode(of_users), lasting=False)
 
 
 def left_out(stack: BesideNats, taken: CheckpointsTaken) -> str:

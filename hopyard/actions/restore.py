@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterator
@@ -34,9 +35,13 @@ from shared.runtime.settings import converted
 SETTINGS = "settings.json"
 JOBS = "jobs"
 """name of the folder that `hopyard up` uses as `jobs_folder` unless that is set"""
+NO_ARCHIVE = ("archive", "")
+"""what the settings of a stack without an archive say; the stack may have dropped facts, and have no other"""
 ITS_OWN = ("nats_replicas", "archive")
 """settings of the old stack that are not restored: the new one begins with one server and its own archive"""
-KNOWN_FILES = ("cluster.json", "catalogue.json", "credentials/tokens.json")
+KNOWN_FILES = re.compile(
+    r"cluster\.json|catalogue\.json|credentials/tokens\.json|credentials/nats/[a-z0-9-]+\.expelled"
+)
 
 
 class Restored(Message, frozen=True, kw_only=True):
@@ -109,7 +114,7 @@ def _fill(backup: Backup, data: Path, home: Path, own: Collection[str]) -> int:
     clock = ClockFile(origin=manifest.origin, speed=manifest.speed)
     owner_only.write(data / CLOCK, msgspec.json.encode(clock) + b"\n")
     for name in backup.names(FILES):
-        if name not in KNOWN_FILES:
+        if not KNOWN_FILES.fullmatch(name):
             raise Invalid(f"{name} in a backup: no stack has such a file")
         owner_only.make_folder((data / name).parent)
         owner_only.write(data / name, backup.small(f"{FILES}/{name}", BYTES_AT_MOST))
@@ -154,7 +159,7 @@ def _settings(backup: Backup, home: Path, own: Collection[str]) -> dict[str, str
     chosen = {
         name: converted(value, fields[name], f"{name} in the backup")
         for name, value in backup.manifest.settings.items()
-        if name in fields and name not in own
+        if name in fields and (name not in own or (name, value) == NO_ARCHIVE)
     }
     if "catalogue.json" in backup.names(FILES):
         chosen["catalogue"] = str(home / "catalogue.json")

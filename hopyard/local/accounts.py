@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Invalid
-from hopyard.local.credentials import NATS, account_of, folder_of
+from hopyard.local.credentials import EXPELLED, NATS, account_of, folder_of
 from schemas.ids import NodeId
 from schemas.jobs import Name
 from schemas.subjects import AGENT
@@ -47,7 +47,7 @@ def is_expelled(data: Path, node_id: str) -> bool:
 
 
 def _mark_of(data: Path, node_id: str) -> Path:
-    return account_of(data, agent_of(node_id)).with_suffix(".expelled")
+    return account_of(data, agent_of(node_id)).with_suffix(EXPELLED)
 
 
 def admitted(data: Path, node_id: str) -> Path:

@@ -29,7 +29,8 @@ FILES = "files"
 ARCHIVE = "archive"
 CHECKPOINTS = "checkpoints"
 """the folder with a folder for each job"""
-MANIFEST_MAX_BYTES = 4 * 1024 * 1024
+MANIFEST_MAX_BYTES = 64 * 1024 * 1024
+"""some 400,000 parts, which are 4e9 messages in the archive"""
 DIGEST_MAX_BYTES = 256
 COPIED_AT_ONCE = 1024 * 1024
 Raw = dict[str, Any]
@@ -90,7 +91,13 @@ def write(target: Path, manifest: Manifest, folder: Path) -> int:
     """
     draft = folder / DRAFT
     head = folder / MANIFEST
-    owner_only.write(head, msgspec.json.encode(manifest), lasting=False)
+    listed = msgspec.json.encode(manifest)
+    if len(listed) > MANIFEST_MAX_BYTES:
+        raise Failure(
+            f"{target}: its list of {len(manifest.parts)} parts would have {len(listed)} bytes, "
+            f"and `hopyard restore` takes {MANIFEST_MAX_BYTES}; nothing was written"
+        )
+    owner_only.write(head, listed, lasting=False)
     owner_only.write(folder / DIGEST, part_of(head).sha256.encode(), lasting=False)
     try:
         with owner_only.appended(draft) as file:

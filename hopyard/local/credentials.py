@@ -14,6 +14,8 @@ from shared.runtime.tokens import Keyring, change_tokens, issued
 
 FOLDER = "credentials"
 NATS = "nats"
+EXPELLED = ".expelled"
+"""end of the name of an empty file beside the accounts: the node of this account was expelled"""
 OPERATOR = "operator"
 """the account of commands at NATS"""
 TOKENS = "tokens.json"

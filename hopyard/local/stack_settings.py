@@ -121,11 +121,16 @@ def _place(name: str, source: str) -> str:
 
 
 def write_files(spec: StackSpec) -> None:
-    """Write the files that the settings of all services name."""
-    if spec.cluster is not None:
-        owner_only.write(_cluster_of(spec), msgspec.json.encode(spec.cluster))
-    if spec.catalogue != NOTHING_MORE:
-        owner_only.write(_catalogue_of(spec), msgspec.json.encode(spec.catalogue))
+    """Write the files that the settings of all services name, and remove those of a start with others.
+
+    A backup takes what it finds, and a restored stack would begin with it.
+    """
+    catalogue = None if spec.catalogue == NOTHING_MORE else spec.catalogue
+    for path, content in ((_cluster_of(spec), spec.cluster), (_catalogue_of(spec), catalogue)):
+        if content is None:
+            path.unlink(missing_ok=True)
+        else:
+            owner_only.write(path, msgspec.json.encode(content))
 
 
 def environment(spec: StackSpec, nats_url: str) -> dict[str, str]:

@@ -110,12 +110,33 @@ def test_a_part_under_another_name_is_not_extracted(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [MANIFEST, DIGEST])
-def test_the_head_is_read_as_far_as_one_can_go(whole: Path, name: str) -> None:
+def test_the_head_is_read_as_far_as_one_can_go(
+    whole: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two of a name the last one counts: a small first one says nothing."""
+    monkeypatch.setattr(backup_file, "MANIFEST_MAX_BYTES", 100_000)
     head = head_of(whole.parent / "parts")
     whole.write_bytes(members(*head, (name, b" " * (backup_file.MANIFEST_MAX_BYTES + 1))))
     with pytest.raises(Invalid, match=f"{re.escape(name)} in it is larger than"), opened(whole):
         pass
+
+
+def large(parts: int) -> Manifest:
+    """As if the archive had so many files more."""
+    names = (f"archive/observations-{one:012}-{one:012}.parquet" for one in range(parts))
+    part = backup_file.BackupPart(size=0, sha256="0" * 64)
+    return msgspec.structs.replace(manifest(Path("nowhere")), parts=dict.fromkeys(names, part))
+
+
+def test_a_backup_of_many_parts_is_refused_when_it_is_written_if_restore_would_refuse_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(msgspec.json.encode(large(30_000))) > 4 * 1024 * 1024, "more than restore once took"
+    assert len(msgspec.json.encode(large(30_000))) < backup_file.MANIFEST_MAX_BYTES / 10
+    monkeypatch.setattr(backup_file, "MANIFEST_MAX_BYTES", 100_000)
+    with pytest.raises(Failure, match=r"list of 3000 parts would have \d+ bytes.* takes 100000; nothing was"):
+        backup_file.write(tmp_path / "backup.tar", large(3_000), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sparse_part_is_refused(whole: Path) -> None:

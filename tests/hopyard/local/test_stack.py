@@ -93,6 +93,15 @@ def test_agents_find_the_entries_of_the_scenario(tmp_path: Path, monkeypatch: py
     assert environment(spec(tmp_path), "")["HOPYARD_CATALOGUE"] == "another.yaml"
 
 
+def test_files_of_a_start_with_others_are_removed(tmp_path: Path) -> None:
+    """A backup would take them, and emulated nodes stand in for real ones where it is restored."""
+    more = CatalogueFile(servers={"attic": Server(cores=4, speed=1.0, copy=1e9, disk=1e9)})
+    write_files(replace(spec(tmp_path), catalogue=more))
+    assert {path.name for path in tmp_path.iterdir()} == {"cluster.json", "catalogue.json"}
+    write_files(replace(spec(tmp_path), cluster=None))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_environment_wins_over_the_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOPYARD_GAP", "0.2")
     assert environment(spec(tmp_path), "")["HOPYARD_GAP"] == "0.2"
