@@ -1,11 +1,12 @@
 # One image per service, with the dependencies of that service and no others:
 #   docker build --build-arg SERVICE=planner --build-arg LIBRARIES=planner .
 # What all have in common comes first, so it is built and stored once.
+# The folders on which volumes are mounted exist, and are hopyard's: Docker makes a missing one root's.
 FROM python:3.11-slim AS base
 ENV PATH=/app/.venv/bin:$PATH PYTHONUNBUFFERED=1 UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 \
     UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 RUN pip install --no-cache-dir --root-user-action ignore "uv>=0.13,<0.14" \
-    && useradd --create-home hopyard && install -d -o hopyard /data
+    && useradd --create-home hopyard && install -d -o hopyard /data /data/output
 WORKDIR /app
 COPY pyproject.toml ./
 RUN uv sync --only-group process

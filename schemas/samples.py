@@ -15,7 +15,7 @@ class Heartbeat(Sample, frozen=True, kw_only=True, tag="heartbeat"):
     progress: dict[JobId, Amount] = {}
     """samples done so far by the jobs that this node leads"""
     troubles: tuple[PlainLine, ...] = ()
-    """what its jobs wait for because of the node, in words, such as a disk that does not answer"""
+    """what its jobs wait for or lose because of the node, in words, such as a disk that does not answer"""
 
 
 class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):

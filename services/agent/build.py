@@ -65,6 +65,7 @@ def build(
     beat = heartbeat(
         ports,
         runner,
+        lambda: (*runner.troubles(), *(output.troubles() if output else ())),
         node_id=node.node_id,
         life=life,
         every_s=ports.clock.cluster_s(settings.heartbeat_real_s),
@@ -125,6 +126,8 @@ def _runner(settings: Settings, ports: Ports) -> Runner:
 
 def _running(runner: Runner, output: OutputFiles | None) -> Callable[[Inbox], Awaitable[None]]:
     async def run(inbox: Inbox) -> None:
+        if output:
+            output.try_folder()
         try:
             await runner.run(inbox.put, output.write if output else None)
         finally:

@@ -132,7 +132,7 @@ class Monitor:
         )
 
     def troubles(self) -> list[str]:
-        """What jobs wait for because of their nodes, a line for each trouble that heartbeats reported."""
+        """What jobs wait for or lose because of their nodes, a line for each trouble of a heartbeat."""
         named = [f"{node_id}: {one}" for node_id, some in sorted(self._troubles.items()) for one in some]
         more = [f"and {len(named) - TROUBLES_NAMED} more"] if len(named) > TROUBLES_NAMED else []
         return [*named[:TROUBLES_NAMED], *more]

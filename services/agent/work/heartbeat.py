@@ -12,7 +12,13 @@ TEXT_MAX = 400
 
 
 def heartbeat(
-    ports: Ports, runner: Runner, *, node_id: NodeId, life: str, every_s: float
+    ports: Ports,
+    runner: Runner,
+    troubles: Callable[[], tuple[str, ...]],
+    *,
+    node_id: NodeId,
+    life: str,
+    every_s: float,
 ) -> Callable[[Inbox], Awaitable[None]]:
     """A task of the service that sends a heartbeat every `every_s` cluster seconds."""
 
@@ -25,7 +31,7 @@ def heartbeat(
                     life=life,
                     workers=runner.running(),
                     progress=runner.progress(),
-                    troubles=tuple([trouble[:TEXT_MAX] for trouble in runner.troubles()]),
+                    troubles=tuple([trouble[:TEXT_MAX] for trouble in troubles()]),
                 )
             )
             await ports.clock.sleep(every_s)

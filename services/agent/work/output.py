@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import shutil
+import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -60,6 +61,8 @@ class OutputFiles:
         self._open: OrderedDict[tuple[JobId, int], _OpenFile] = OrderedDict()
         self._lost_lines: tuple[int, str] = 0, ""
         """(number, reason) of the lines that could not be written since the last one that could"""
+        self._fault = ""
+        """why the folder takes no line, when this was last seen; empty: it does"""
 
     def write(self, job_id: JobId, rank: int, text: str) -> None:
         """Add a line of a rank; line breaks in it become spaces.
@@ -74,9 +77,27 @@ class OutputFiles:
             self._append(job_id, rank, " ".join(text.splitlines())[:LINE_MAX])
         except OSError as error:
             self._close(job_id, rank)
-            self._lost_lines = missed + 1, error.strerror or str(error)
+            self._fault = error.strerror or str(error)
+            self._lost_lines = missed + 1, self._fault
         else:
-            self._lost_lines = 0, ""
+            self._lost_lines, self._fault = (0, ""), ""
+
+    def try_folder(self) -> None:
+        """Find out whether the folder takes lines, before there are any."""
+        try:
+            self._make_folder()
+            with tempfile.TemporaryFile(dir=self._folder) as file:
+                file.write(b"\n" * LINE_MAX)
+        except OSError as error:
+            self._fault = error.strerror or str(error)
+        else:
+            self._fault = ""
+
+    def troubles(self) -> tuple[str, ...]:
+        """What is wrong with the folder, in words. As long as something is, the folder is tried again."""
+        if self._fault:
+            self.try_folder()
+        return (f"what jobs print is not kept: {self._folder}: {self._fault}",) if self._fault else ()
 
     def _append(self, job_id: JobId, rank: int, line: str) -> None:
         data = f"{self._clock.now():.3f} {line}\n".encode(errors="replace")
@@ -107,8 +128,7 @@ class OutputFiles:
         if key not in self._open:
             folder = self._folder / job_id / str(rank)
             if not folder.is_dir():
-                with suppress(FileExistsError):
-                    self._folder.mkdir(mode=owner_only.FOLDER, parents=True)
+                self._make_folder()
                 folder.mkdir(parents=True)
                 self._make_room(job_id)
             newest = (_starts(folder) or [0])[-1]
@@ -119,6 +139,10 @@ class OutputFiles:
                 self._open.popitem(last=False)[1].file.close()
         self._open.move_to_end(key)
         return self._open[key]
+
+    def _make_folder(self) -> None:
+        with suppress(FileExistsError):
+            self._folder.mkdir(mode=owner_only.FOLDER, parents=True)
 
     def _rotated(self, job_id: JobId, rank: int, full: _OpenFile) -> _OpenFile:
         self._close(job_id, rank)

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from schemas.base import Event
@@ -44,10 +45,10 @@ class Stage:
         self.beats: list[Heartbeat] = []
         self.agent: asyncio.Task[None]
 
-    def live(self, life: str) -> None:
+    def live(self, life: str, settings: Settings = SETTINGS) -> None:
         ports = Ports(bus=self.bus, clock=LoopClock())
-        service = build(SETTINGS, ports, node(), life)
-        self.agent = asyncio.create_task(Shell(service, ports, SETTINGS).run())
+        service = build(settings, ports, node(), life)
+        self.agent = asyncio.create_task(Shell(service, ports, settings).run())
 
     async def kill(self) -> None:
         self.agent.cancel()
@@ -255,3 +256,17 @@ async def test_the_node_is_found_by_the_provider_that_the_settings_name(
     assert service.name == "agent-laptop"
     with pytest.raises(UnknownPlugin, match=r"provider of nodes warp is unknown; there are cluster-file"):
         await build_standing(Settings(nodes="warp"), ports)
+
+
+def test_heartbeats_name_an_output_folder_that_cannot_be_written_before_a_job_prints(tmp_path: Path) -> None:
+    (tmp_path / "output").touch()
+
+    async def scene(stage: Stage) -> None:
+        stage.live("first", msgspec.structs.replace(SETTINGS, output_folder=str(tmp_path / "output")))
+        await asyncio.sleep(3)
+        await stage.kill()
+
+    said = f"what jobs print is not kept: {tmp_path}/output/{HERE}: Not a directory"
+    beats = played(scene).beats
+    assert beats
+    assert {beat.troubles for beat in beats} == {(said,)}

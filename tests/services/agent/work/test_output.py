@@ -161,6 +161,35 @@ def test_a_full_disk_leaves_earlier_lines_readable(tmp_path: Path, files: Files)
     assert texts(only(read(output))) == ["before", said, "after"]
 
 
+def test_a_folder_that_takes_no_line_is_a_trouble_from_the_start_and_as_long_as_it_lasts(
+    tmp_path: Path, files: Files
+) -> None:
+    in_the_way = tmp_path / "output"
+    in_the_way.touch()
+    output = files(in_the_way / "node")
+    output.try_folder()
+    said = (f"what jobs print is not kept: {in_the_way}/node: Not a directory",)
+    assert output.troubles() == said
+    output.write(JOB, 0, "lost")
+    assert output.troubles() == said
+    in_the_way.unlink()
+    assert output.troubles() == ()
+    assert list((in_the_way / "node").iterdir()) == [], "it leaves nothing behind"
+
+
+def test_a_line_that_is_not_kept_is_a_trouble_until_one_is(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path / "node")
+    output.try_folder()
+    assert output.troubles() == ()
+    (tmp_path / "node").rmdir()
+    (tmp_path / "node").touch()
+    output.write(JOB, 0, "lost")
+    assert "is not kept" in output.troubles()[0]
+    (tmp_path / "node").unlink()
+    output.write(JOB, 0, "kept")
+    assert output.troubles() == ()
+
+
 def test_foreign_files_and_malformed_lines_are_skipped(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path)
     output.write(JOB, 0, "ours")
