@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.lab.experiments.baselines import Contender
+from hopyard.lab.runs.cache import read_by
 from hopyard.lab.runs.trials import Overrides
 from schemas.scenarios import ScenarioFile, TraceWorkload
 
@@ -13,8 +14,11 @@ SCENARIO_HASH = "scenario hash"
 
 
 def scenario_hash(scenario: ScenarioFile) -> str:
-    """A digest of the scenario's contents, settings and trace; the trace's path does not count."""
-    digest = blake2b(digest_size=8)
+    """A digest of the scenario's contents, settings, trace, and of the files and plug-ins that they name.
+
+    The trace's path does not count.
+    """
+    digest = blake2b(read_by(scenario, {}), digest_size=8)
     if isinstance(scenario.workload, TraceWorkload):
         digest.update(Path(scenario.workload.path).read_bytes())
         scenario = msgspec.structs.replace(

@@ -10,20 +10,23 @@ from pathlib import Path
 
 import msgspec
 
-from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
-from schemas.scenarios import TraceWorkload
-from shared.runtime.plugins import POLICIES, is_file
+from hopyard.lab.runs.trials import Overrides, Simulation, StoredOutcome, Trial
+from schemas.scenarios import ScenarioFile, TraceWorkload
+from shared.runtime.plugins import POLICIES, PREDICTORS, WORLDS, Group, UnknownPlugin, is_file
 
 CODE = ("schemas", "shared", "services", "loadgen", __package__)
 """packages whose sources all affect an outcome; the rest of `hopyard` only shows outcomes"""
-SOURCES = (".py", ".yaml")
+SOURCES = (".py", ".yaml", ".csv")
 SUFFIX = ".run"
+READ = ("learnt_from", "catalogue")
+"""settings that name files which a simulation reads"""
 
 
 def name_of(trial: Trial) -> str:
-    """A readable name with a digest of the trial, its trace and all code that affects it."""
+    """A readable name with a digest of the trial, what it reads, and all code that affects it."""
     digest = blake2b(msgspec.json.encode(trial, order="deterministic"), digest_size=8)
     digest.update(_code())
+    digest.update(read_by(trial.scenario, trial.overrides))
     if isinstance(trial.scenario.workload, TraceWorkload):
         digest.update(Path(trial.scenario.workload.path).read_bytes())
     if not isinstance(trial, Simulation):
@@ -32,6 +35,17 @@ def name_of(trial: Trial) -> str:
     digest.update(policy_digest(trial.policy))
     plain = "".join(letter if letter.isalnum() else "-" for letter in trial.policy)
     return f"{trial.scenario.name}.{plain}.{trial.seed}.{digest.hexdigest()}"
+
+
+def read_by(scenario: ScenarioFile, overrides: Overrides) -> bytes:
+    """Digests of what the scenario and settings name beside the trace: files, and code from elsewhere.
+
+    Empty where they name nothing of the kind.
+    """
+    settings = {**scenario.settings, **overrides}
+    files = [_content(Path(str(path))) for name in READ if (path := settings.get(name))]
+    world = [plugin_digest(WORLDS, str(settings["world"]))] if "world" in settings else []
+    return b"".join([*files, *world, *(policy_digest(change.policy) for change in scenario.policies)])
 
 
 def keep(path: Path, kept: StoredOutcome) -> None:
@@ -51,7 +65,9 @@ def kept_at(path: Path) -> StoredOutcome | None:
 
 @cache
 def _code() -> bytes:
-    return b"".join(digest_of(resources.files(package)) for package in CODE)
+    """Our own code, and that of every installed predictor, of which options of a policy choose one."""
+    predictors = (plugin_digest(PREDICTORS, name) for name in PREDICTORS.names())
+    return b"".join([*(digest_of(resources.files(package)) for package in CODE), *predictors])
 
 
 def digest_of(folder: Traversable) -> bytes:
@@ -73,16 +89,36 @@ def _sources(folder: Traversable, path: str) -> list[tuple[str, Traversable]]:
     return found
 
 
+def policy_digest(policy: str) -> bytes:
+    """The code of a policy with options."""
+    return plugin_digest(POLICIES, policy.partition("+")[0])
+
+
+def plugin_digest(group: Group, name: str) -> bytes:
+    """The code of a plug-in, which may be anybody's: its file, its whole package, or its module.
+
+    Empty for one that is our own, and for one that cannot be found: then the run says so.
+    """
+    try:
+        module = group.target(name).partition(":")[0]
+    except UnknownPlugin:
+        return b""
+    return _content(Path(module).expanduser()) if is_file(module) else _package(module.partition(".")[0])
+
+
+def _content(file: Path) -> bytes:
+    """Empty for a file that cannot be read: then the run says so."""
+    try:
+        return blake2b(file.read_bytes(), digest_size=8).digest()
+    except OSError:
+        return b""
+
+
 @cache
-def policy_digest(name: str) -> bytes:
-    """The code of a policy, which may be anybody's: its file, its whole package, or its module."""
-    module = POLICIES.target(name.partition("+")[0]).partition(":")[0]
-    if is_file(module):
-        return Path(module).expanduser().read_bytes()
-    top = module.partition(".")[0]
-    spec = find_spec(top)
-    if spec is None or top in CODE:
+def _package(name: str) -> bytes:
+    spec = None if name in CODE else find_spec(name)
+    if spec is None:
         return b""
     if spec.submodule_search_locations is not None:
         return b"".join(digest_of(Path(folder)) for folder in spec.submodule_search_locations)
-    return b"" if spec.origin is None else Path(spec.origin).read_bytes()
+    return b"" if spec.origin is None else _content(Path(spec.origin))

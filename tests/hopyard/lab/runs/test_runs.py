@@ -3,11 +3,13 @@
 import asyncio
 import io
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from hopyard.failures import Failure
+from hopyard.lab.experiments.options import scenario_hash
 from hopyard.lab.experiments.suite import (
     DIFFERENCES,
     EXPERIMENTS,
@@ -23,7 +25,7 @@ from hopyard.lab.runs.pool import TrialPool
 from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
-from schemas.scenarios import TraceWorkload
+from schemas.scenarios import PolicyChange, TraceWorkload
 from tests.hopyard.lab.experiment_builders import Terminal, options, outcome, silent, trial
 
 POLICIES = NOTES.parent / "policies"
@@ -70,6 +72,38 @@ def test_the_name_changes_with_the_trace(tmp_path: Path) -> None:
     for text in ("a", "b"):
         trace.write_text(text)
         names.add(name_of(one))
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "changed"),
+    [
+        ("store.jsonl", {"settings": {"world": "learnt", "learnt_from": "store.jsonl"}}),
+        ("own.yaml", {"settings": {"catalogue": "own.yaml"}}),
+        ("world.py", {"settings": {"world": "world.py:World"}}),
+        ("policy.py", {"policies": [PolicyChange(at_s=9.0, policy="policy.py:Mine+eager=true")]}),
+    ],
+)
+def test_names_of_runs_and_scenarios_change_with_every_file_that_a_scenario_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, changed: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scenario = msgspec.structs.replace(trial().scenario, **changed)
+    one = Simulation(scenario=scenario, policy="fifo", seed=1)
+    names, hashes = set(), set()
+    for text in ("a = 1", "a = 2"):
+        Path(file).write_text(text)
+        names.add(name_of(one))
+        hashes.add(scenario_hash(scenario))
+    assert (len(names), len(hashes)) == (2, 2)
+
+
+def test_the_name_changes_with_a_catalogue_that_only_this_run_has(tmp_path: Path) -> None:
+    catalogue = tmp_path / "own.yaml"
+    names = set()
+    for text in ("a", "b"):
+        catalogue.write_text(text)
+        names.add(name_of(trial(catalogue=str(catalogue))))
     assert len(names) == 2
 
 
