@@ -1,12 +1,10 @@
 """Decides by facts alone when a simulation is over, so that both engines end at the same fact. Pure."""
 
 from loadgen.stack import ENDINGS
+from loadgen.standstill import STUCK_S
 from schemas.base import Event
 from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, JobSubmitted
 from schemas.ids import JobId
-
-STUCK_S = 24 * 3600.0
-"""cluster time without a running job or a fact about one, after which the jobs left count as stuck"""
 
 
 class OpenJobs:

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from loadgen.provenance import made_by
+from loadgen.standstill import end_before_standstill
 from schemas.base import Event
+from schemas.events import JobEvent
 from schemas.results import JobResult, RunResult
 from schemas.scenarios import PolicyChange
 from schemas.settings import Settings
@@ -47,11 +49,15 @@ class Tally:
         self._ledger = Ledger(explains=False)
         self._hash = LogHash()
         self._events = 0
+        self._last_s = 0.0
+        """time of the last fact about a job"""
 
     def add(self, event: Event) -> None:
         fold(self._ledger, event)
         self._hash.add(event)
         self._events += 1
+        if isinstance(event, JobEvent):
+            self._last_s = event.at
 
     def result(
         self,
@@ -64,6 +70,7 @@ class Tally:
         wall_s: float,
     ) -> RunResult:
         ledger = self._ledger
+        end_before_standstill(ledger, self._last_s)
         return RunResult(
             scenario=scenario,
             policy=policy,

@@ -12,6 +12,7 @@ from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import values_of
 from hopyard.lab.runs.trials import Simulated
 from schemas.base import Message
+from shared.domain.states import JobState
 
 ENOUGH_SEEDS = 5
 
@@ -47,11 +48,20 @@ class Verdict(Message, frozen=True, kw_only=True):
 
 
 def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
-    """A verdict on each measure that every policy has; none for a single policy."""
-    if len(outcomes) < 2:  # noqa: PLR2004 - two make a comparison
+    """A verdict on each measure that every policy has; none for a single policy, nor about different jobs."""
+    if len(outcomes) < 2 or _unlike(outcomes):  # noqa: PLR2004 - two make a comparison
         return []
     found = (_verdict(group, measure, outcomes) for measure in HEADLINE)
     return [one for one in found if one is not None]
+
+
+def _unlike(outcomes: Mapping[str, Sequence[Simulated]]) -> bool:
+    """Whether some policy completed other jobs than another at the same seed."""
+    by_seed: dict[int, set[frozenset[str]]] = {}
+    for one in (outcome for found in outcomes.values() for outcome in found):
+        done = frozenset(job.job_id for job in one.jobs if job.state == JobState.COMPLETED)
+        by_seed.setdefault(one.result.seed, set()).add(done)
+    return any(len(different) > 1 for different in by_seed.values())
 
 
 def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simulated]]) -> Verdict | None:
@@ -133,6 +143,21 @@ def in_short(found: Sequence[Verdict]) -> str:
 
 def warnings(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     """Warnings about a table that says little."""
+    return [*_of_other_jobs(outcomes), *_of_seeds(outcomes)]
+
+
+def _of_other_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
+    if not _unlike(outcomes):
+        return []
+    counts = {
+        arm: sum(job.state == JobState.COMPLETED for one in found for job in one.jobs)
+        for arm, found in outcomes.items()
+    }
+    said = _listed([f"{arm} {count}" for arm, count in counts.items()], "and")
+    return [f"No verdict: figures are of different jobs, since not all policies completed the same ({said})."]
+
+
+def _of_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     seeds = {outcome.result.seed for found in outcomes.values() for outcome in found}
     if len(seeds) == 1:
         return [f"One seed has no interval: a difference may be chance. Try --seeds {ENOUGH_SEEDS}."]

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hopyard.lab.runs.gpu_time import gpu_time
 from hopyard.lab.runs.trials import Hold, LoadingRow, NoteRow, PlanRow, PointRow, Simulated
+from loadgen.standstill import end_before_standstill
 from schemas.base import Event
-from schemas.events import JobProfiled, PlanPublished, ProfileMeasured, WorkerStarted, WorkerStopped
+from schemas.events import JobEvent, JobProfiled, PlanPublished, ProfileMeasured, WorkerStarted, WorkerStopped
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.results import RunResult
 from shared.domain.accuracy import executions_of
@@ -24,6 +25,7 @@ NOTES_AT_MOST = 100
 def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[Violation]) -> Simulated:
     """`violations`: what the audit of `events` found."""
     ledger = ledger_of(events)
+    end_before_standstill(ledger, max((one.at for one in events if isinstance(one, JobEvent)), default=0.0))
     return Simulated(
         result=result,
         violations=tuple(f"{one.rule}: {one.detail}" for one in violations),
@@ -33,7 +35,7 @@ def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[V
         holds=tuple(_holds(ledger, events)),
         curve=tuple(_curve(ledger)),
         loading=tuple(_loading(ledger, events)),
-        notes=tuple(_notes(events)),
+        notes=tuple(_notes([event for event in events if event.at <= ledger.at])),
         gpu_time=gpu_time(ledger, events),
     )
 

@@ -1,5 +1,6 @@
 import io
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -9,7 +10,7 @@ from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, verdicts, warnings
 from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import Bounded, Simulated
-from tests.hopyard.lab.experiment_builders import outcome, trial
+from tests.hopyard.lab.experiment_builders import job, outcome, trial
 
 HOUR_S = 3600.0
 
@@ -64,6 +65,21 @@ def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
 
 def test_a_policy_alone_is_not_judged() -> None:
     assert verdicts("all", outcomes(fifo=(2.0, 3.0))) == []
+
+
+def test_policies_that_completed_different_jobs_are_not_judged() -> None:
+    found = outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9))
+    whole = found["hops"][1]
+    left = (whole.jobs[0], job("b", state="queued", jct_s=None, ended_at=None))
+    short = msgspec.structs.replace(whole, result=msgspec.structs.replace(whole.result, job_results=left))
+    found["hops"][1] = short
+    assert verdicts("all", found) == []
+    assert warnings(found)[0] == (
+        "No verdict: figures are of different jobs, since not all policies completed the same "
+        "(fifo 6 and hops 5)."
+    )
+    both = {arm: [short] for arm in found}
+    assert verdicts("all", both)
 
 
 def test_a_wide_interval_is_marked_and_warned_about() -> None:
