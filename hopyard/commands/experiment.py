@@ -26,12 +26,6 @@ RUNS = FOLDER / "runs"
 QUICK_SEEDS = 2
 ALL = "all"
 """among policies: every installed one"""
-DECIDED = {
-    "policy": "--policies",
-    "seed": "--seeds",
-    "dump_problems": "`simulate --dump-problems`",
-}
-"""settings that these commands set themselves"""
 
 
 class Name(StrEnum):
@@ -176,7 +170,8 @@ def _options(
 ) -> "Options":
     """Raises Invalid."""
     from hopyard.actions.scenario import chosen_scenario, simulated_scenario  # noqa: PLC0415 - as above
-    from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.experiments.baselines import DECIDED  # noqa: PLC0415 - brings numpy
+    from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - as above
 
     named = _contenders(policies)
     found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from hopyard.lab.runs.trials import Overrides
+from loadgen.effective_settings import LIVE_ONLY
 from schemas.settings import Settings
 from services.planner.policies.hops.policy import DEPARTURES as RULES
 from services.planner.policies.registry import Registry, UnfitPolicy, options_kind
@@ -37,6 +38,12 @@ EVERY_JOB: Overrides = {"profile_known": True}
 KNOWN_TRUSTED: Overrides = {"profile_known": False}
 
 FIELDS = frozenset(Settings.__struct_fields__)
+DECIDED: Mapping[str, str] = {
+    "policy": "--policies",
+    "seed": "--seeds",
+    "dump_problems": "`simulate --dump-problems`",
+}
+"""settings that a comparison's runs cannot choose, and what decides them"""
 
 
 class Contender(msgspec.Struct, frozen=True):
@@ -86,7 +93,10 @@ READINGS: Mapping[str, Setup] = {
 
 
 def contender(text: str) -> Contender:
-    """`NAME+WHAT=VALUE+…`: WHAT is an option of the policy, or a setting. Raises ValueError for neither."""
+    """`NAME+WHAT=VALUE+…`: WHAT is an option of the policy, or a setting.
+
+    Raises ValueError for neither, and for a setting that would have no effect.
+    """
     name, chosen = parted(text)
     try:
         own = {field.name for field in msgspec.structs.fields(options_kind(name))}
@@ -95,6 +105,11 @@ def contender(text: str) -> Contender:
         Registry().find(policy)
     except UnfitPolicy as error:
         raise ValueError(str(error)) from None
+    for what in settings:
+        if what in DECIDED:
+            raise ValueError(f"{text}: {DECIDED[what]} decides the setting {what}")
+        if what in LIVE_ONLY:
+            raise ValueError(f"{text}: the setting {what} has no effect in a simulation")
     values = msgspec.convert(settings, Settings, strict=False)
     return Contender(text, policy, {what: getattr(values, what) for what in settings})
 

@@ -111,11 +111,19 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
         ("hops+window_factor=much", "policy hops, option window_factor: it must be a number"),
         ("hops+gap=much", "Expected `float`"),
         ("hops+gap", "a policy is written NAME"),
+        ("hops+seed=7", "hops+seed=7: --seeds decides the setting seed"),
+        ("hops+policy=fifo", "--policies decides the setting policy"),
+        ("hops+dump_problems=there", "`simulate --dump-problems` decides the setting dump_problems"),
+        ("hops+speed=10", "hops+speed=10: the setting speed has no effect in a simulation"),
     ],
 )
 def test_an_option_or_a_setting_that_cannot_be_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=re.escape(complaint)):
         contender(text)
+
+
+def test_an_option_of_a_policy_may_have_the_name_of_a_setting() -> None:
+    assert contender("jps+seed=7").policy == "jps+seed=7"
 
 
 def test_every_departure_is_a_row_and_so_are_all_of_them() -> None:
