@@ -1,5 +1,6 @@
 """experiment, compare: grids of simulations over several seeds, and reports of them."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -43,6 +44,19 @@ class Name(StrEnum):
     HADARE = "hadare"
     HARE = "hare"
     HOPYARD = "hopyard"
+
+
+FIXED: Mapping[Name, Mapping[str, str]] = {
+    Name.DEPARTURES: {"--policies": "its arms are those of Hops"},
+    Name.HOPYARD: {
+        "--policies": "its arms are fixed",
+        "--trace": "its scenarios are fixed",
+        "--seeds": "its seeds are those on which the policy was not tuned",
+    },
+}
+"""options that an experiment does not have, and why; a quick run has `--trace` and `--seeds`"""
+ONE_POLICY = (Name.ACCURACY, Name.PRIORITIES, Name.SCALABILITY)
+"""experiments that run one policy under several conditions"""
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
@@ -110,8 +124,11 @@ def experiment(
     """
     if full and name is not Name.HARE:
         raise Invalid(f"--full: {name} has no costlier sweeps; only {Name.HARE} has any")
-    if policies is not None:
-        _contenders(policies)  # what is wrong with them is said before what is not installed
+    _refuse_fixed(name, {"--policies": policies, "--trace": trace, "--seeds": seeds}, quick=quick)
+    if full and (quick or trace is not None):
+        raise Invalid(f"--full: the costlier sweeps have neither {'--quick' if quick else '--trace'}")
+    if policies is not None:  # what is wrong with them is said before what is not installed
+        _check_number(name, _contenders(policies))
     from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
 
     chosen = EXPERIMENTS[name]
@@ -156,6 +173,21 @@ def compare(
     from hopyard.lab.experiments.suite import COMPARE  # noqa: PLC0415 - brings matplotlib and the services
 
     _perform("compare", COMPARE, options, out=out, jobs=jobs, events=events, as_json=as_json)
+
+
+def _refuse_fixed(name: Name, given: Mapping[str, object], *, quick: bool) -> None:
+    """Raises Invalid for an option that would have no effect."""
+    for option, why in FIXED.get(name, {}).items():
+        if given[option] is not None and not (quick and option != "--policies"):
+            raise Invalid(f"{option}: {name} does not have it, as {why}; try `hopyard compare`")
+
+
+def _check_number(name: Name, named: "Sequence[Contender]") -> None:
+    """Raises Invalid for policies that would not run."""
+    if name in ONE_POLICY and len(named) > 1:
+        raise Invalid(f"--policies: {name} runs one policy, and {len(named)} are named")
+    if name is Name.SCALABILITY and named[0].policy.partition("+")[0] != "hops":
+        raise Invalid(f"--policies: {name} solves the programs of hops, with options of hops at most")
 
 
 def _options(

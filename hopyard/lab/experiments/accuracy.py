@@ -16,7 +16,7 @@ from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
 from loadgen.catalogue.reference import FitsNowhere, reference_throughput
 from loadgen.catalogue.specs import Catalogue
-from loadgen.scenarios import catalogue_of, cluster_of, load_scenario
+from loadgen.scenarios import catalogue_of, cluster_of
 from loadgen.workloads.mixes import mix_named
 from loadgen.world.structure import structures
 from schemas.catalogue import Model
@@ -83,7 +83,7 @@ def _scheduled(options: Options) -> Iterator[Case]:
     first = setup_of(PAPER, options.policies[0])
     arms = [(name, name, options.scenario, options.seeds) for name in SCHEDULED_IN]
     if not options.quick:
-        unlike, seeds = load_scenario(UNLIKE), options.seeds[:UNLIKE_SEEDS]
+        unlike, seeds = options.also(UNLIKE), options.seeds[:UNLIKE_SEEDS]
         arms.append((f"{UNLIKE_IN}, {UNLIKE}", UNLIKE_IN, unlike, seeds))
     for arm, world, scenario, seeds in arms:
         for seed in seeds:

@@ -14,7 +14,7 @@ from hopyard.lab.report.figures import named, scaled, seed_by_seed
 from hopyard.lab.report.measures import FURTHER
 from hopyard.lab.runs.cases import Case, Finished, arms_of, groups_of
 from hopyard.lab.runs.trials import Simulation
-from loadgen.scenarios import load_scenario
+from schemas.scenarios import ScenarioFile
 
 TUNED_ON: Mapping[str, tuple[int, ...]] = {
     "hops-64": (1, 2, 3, 11, 12, 13, 14, 15, 16),
@@ -56,17 +56,19 @@ ABLATED: Mapping[str, Setup] = {
 
 def cases(options: Options) -> Iterator[Case]:
     """`quick`: only the scenario and the seeds that were asked for."""
-    held_out = {options.scenario.name: options.seeds} if options.quick else HELD_OUT
-    for name, seeds in held_out.items():
-        yield from _runs(name, seeds, {**ARMS, **ABLATED} if name == options.scenario.name else ARMS)
+    asked = options.scenario
+    for name, seeds in ({asked.name: options.seeds} if options.quick else HELD_OUT).items():
+        if name == asked.name:
+            yield from _runs(asked, seeds, {**ARMS, **ABLATED})
+        else:
+            yield from _runs(options.also(name), seeds, ARMS)
 
 
-def _runs(name: str, seeds: tuple[int, ...], arms: Mapping[str, Setup]) -> Iterator[Case]:
-    scenario = load_scenario(name)
+def _runs(scenario: ScenarioFile, seeds: tuple[int, ...], arms: Mapping[str, Setup]) -> Iterator[Case]:
     for arm, setup in arms.items():
         for seed in seeds:
             trial = Simulation(scenario=scenario, policy=setup.policy, seed=seed, overrides=setup.overrides)
-            yield Case(group=name, arm=arm, trial=trial)
+            yield Case(group=scenario.name, arm=arm, trial=trial)
 
 
 def restarts_apart(finished: Sequence[Finished]) -> Iterator[Figure]:

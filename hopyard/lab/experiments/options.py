@@ -8,6 +8,7 @@ import msgspec
 from hopyard.lab.experiments.baselines import Contender
 from hopyard.lab.runs.cache import read_by
 from hopyard.lab.runs.trials import Overrides
+from loadgen.scenarios import load_scenario
 from schemas.scenarios import ScenarioFile, TraceWorkload
 
 SCENARIO_HASH = "scenario hash"
@@ -54,6 +55,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         asked = (scenario_hash(self.scenario), self.policies, self.seeds, self.quick, *more)
         digest = blake2b(msgspec.json.encode(asked, order="deterministic"), digest_size=4)
         return f"{self.scenario.name}-{digest.hexdigest()}"
+
+    def also(self, name: str) -> ScenarioFile:
+        """Another scenario that ships with hopyard, with the same settings of the shell."""
+        other = load_scenario(name)
+        return msgspec.structs.replace(other, settings={**other.settings, **self.given})
 
     @property
     def traced(self) -> bool:

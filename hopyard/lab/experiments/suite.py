@@ -71,6 +71,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     cases: Callable[[Options], Iterator[Case]]
     report: Callable[[Options, Sequence[tuple[Case, TrialRun]]], Findings]
     seeds: int = 5
+    held_out: Mapping[str, Sequence[int]] = {}
+    """its seeds by scenario, in place of those asked for, but in a quick run"""
     serial: bool = False
     """runs are timed, so they must not share the machine"""
     prints: bool = False
@@ -130,7 +132,7 @@ def overruled(plan: Plan) -> Iterator[str]:
 def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[str, ...]) -> Performed:
     findings = plan.experiment.report(plan.options, done)
     finished = simulations(done)
-    about = plan.options.about() | plan.about
+    about = plan.options.about() | own_seeds(plan) | plan.about
     report = Report(
         title=_title(plan),
         parts=[*_opening(plan, failures, finished), *findings.parts, *_closing(plan, about)],
@@ -179,12 +181,22 @@ def makers(results: Iterable[RunResult]) -> list[str]:
     return sorted({text or "not noted" for text in texts})
 
 
+def own_seeds(plan: Plan) -> dict[str, str]:
+    """The seeds that were run, in place of those of the options; empty where these were."""
+    if plan.options.quick or not plan.experiment.held_out:
+        return {}
+    seeds = {name: ", ".join(map(str, each)) for name, each in plan.experiment.held_out.items()}
+    return {"seeds": "; ".join(f"{name} {each}" for name, each in seeds.items())}
+
+
 def _facts(plan: Plan) -> str:
     """What was run, and when."""
     scenario, seeds = plan.options.scenario, plan.options.seeds
     about = f" ({scenario.about.strip()})" if scenario.about else ""
     count = f"{len(seeds)} seeds" if len(seeds) > 1 else "1 seed"
     made = f", made {plan.about['made']}" if "made" in plan.about else ""
+    if own := own_seeds(plan):
+        return f"Scenarios and their seeds: {own['seeds']}{made}."
     return f"Scenario **{scenario.name}**{about}, {count}{made}."
 
 
@@ -452,6 +464,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         scenario="hops-64",
         policies=("hopyard", "hops"),
         cases=lambda options: with_bounds(hopyard_policy.cases(options)),
+        held_out=hopyard_policy.HELD_OUT,
         report=_own,
     ),
 }

@@ -8,7 +8,6 @@ from hopyard.lab.experiments.baselines import Contender
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Overrides, Simulation
-from loadgen.scenarios import load_scenario
 from schemas.scenarios import ListedWorkload, ScenarioFile
 from shared.domain.policy_names import parted
 
@@ -69,8 +68,7 @@ def _clusters(options: Options) -> Iterator[ScenarioFile]:
     """The chosen scenario; with Amazon's cluster, also the laboratory's."""
     yield options.scenario
     if options.scenario.name == AWS:
-        lab = load_scenario(LAB)
-        yield msgspec.structs.replace(lab, settings={**lab.settings, **options.given})
+        yield options.also(LAB)
 
 
 def _slots(policy: Contender, *, quick: bool) -> tuple[float, ...]:

@@ -85,9 +85,9 @@ TO_HALF = 3.0
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """The cases of the named policies. A quick run has one group, on any scenario."""
+    """The cases of the named policies. A quick run has one group, on any scenario; so has one on a trace."""
     yield from _runs(TESTBED, options.scenario, options.policies, options)
-    if options.quick or options.scenario.name != SCENARIO:
+    if options.quick or options.traced or options.scenario.name != SCENARIO:
         return
     offline, online = _named(options, OFFLINE), _named(options, ONLINE)
     for name, group in LEVELS.items():

@@ -15,6 +15,7 @@ from hopyard.lab.report.statistics import Summary
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
 from schemas.results import JobResult
+from schemas.scenarios import TraceWorkload
 
 SOON_S = 25 * 60.0
 """time within which figure 15 counts jobs"""
@@ -65,8 +66,9 @@ def _places(members: Sequence[Finished]) -> list[tuple[float | None, Sequence[Fi
 def _at_once(members: Sequence[Finished]) -> Iterator[Part]:
     """Figures 14, 15 and 18."""
     yield from _compared(members, WEIGHTED, online=False)
-    scenario = members[0].case.trial.scenario.name
-    if scenario != cases.SCENARIO and members[0].case.group == cases.TESTBED:
+    scenario = members[0].case.trial.scenario
+    own = scenario.name == cases.SCENARIO and not isinstance(scenario.workload, TraceWorkload)
+    if not own and members[0].case.group == cases.TESTBED:
         yield "The paper has nothing about this scenario."
     elif members[0].case.group == cases.TESTBED:
         soon = (f"{arm} {100 * share:.1f} %" for arm, share in printed.WITHIN_25_MIN.items())

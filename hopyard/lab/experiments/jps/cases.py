@@ -8,7 +8,7 @@ from hopyard.lab.experiments.baselines import AS_PUBLISHED
 from hopyard.lab.experiments.options import Options
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Simulation
-from loadgen.scenarios import cluster_of, load_scenario
+from loadgen.scenarios import cluster_of
 from schemas.scenarios import ListedWorkload, ScenarioFile
 from shared.domain.policy_names import parted, written
 
@@ -60,14 +60,14 @@ GAVEL = "gavel, 5 GPUs a job"
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """The cases of the named policies; one that is not of the experiment runs as it was named, in group ONCE.
+    """The cases of the named policies; another one, or one with settings of its own, runs in group ONCE.
 
     A quick run has only group ONCE.
     """
-    named = {policy.policy for policy in options.policies}
+    named = {policy.policy for policy in options.policies if not policy.overrides}
     yield from (case for case in _all(options) if _policy(case) in named)
     for other in options.policies:
-        if other.policy not in POLICIES:
+        if other.policy not in POLICIES or other.overrides:
             for seed in options.seeds:
                 trial = Simulation(
                     scenario=options.scenario, policy=other.policy, seed=seed, overrides=other.overrides
@@ -86,7 +86,7 @@ def _all(options: Options) -> Iterator[Case]:
     yield from _runs(ONCE, here, arms, seeds, static=True)
     if options.quick:
         return
-    yield from _runs(ONCE_MORE, load_scenario("jps-30"), arms, seeds, static=True)
+    yield from _runs(ONCE_MORE, options.also("jps-30"), arms, seeds, static=True)
     for count in V100_OF_15:
         unlike = _with_v100(here, count)
         yield from _runs(MIX, unlike, (EXHAUSTIVE, HAS, JPS[60]), seeds, static=True, at=count)
@@ -94,7 +94,7 @@ def _all(options: Options) -> Iterator[Case]:
         unsure = _unsure(here, error)
         yield from _runs(ERRORS, unsure, (HAS, JPS[60]), seeds, static=True, at=100 * error, drawn=True)
     for gpus in SIZES_OF:
-        large = load_scenario(f"jps-{gpus}")
+        large = options.also(f"jps-{gpus}")
         yield from _runs(SIZES, large, (JPS[40], LB), seeds[:1], static=True, at=gpus)
     yield from _runs(RESETS, here, (EXHAUSTIVE, HAS, JPS[60], LB), seeds, static=False)
     rigid = Simulation(scenario=_rigid(here), policy="gavel", seed=FIXED_SEED, overrides=AS_PUBLISHED)

@@ -71,6 +71,15 @@ def test_a_quick_run_is_one_group_on_any_scenario() -> None:
     assert [case.group for case in cases.cases(asked)] == [cases.TESTBED] * 4
 
 
+def test_jobs_of_a_trace_are_one_group_beside_which_are_no_numbers_of_the_paper() -> None:
+    here = load_scenario(cases.SCENARIO)
+    traced = msgspec.structs.replace(here, workload=load_scenario("philly-64").workload)
+    runs = list(cases.cases(options(scenario=traced, policies=("hare", "srtf"))))
+    assert [case.group for case in runs] == [cases.TESTBED] * 4
+    parts = report([Finished(case, outcome(case.arm, case.seed)) for case in runs])
+    assert "The paper has nothing about this scenario." in list(parts)
+
+
 @pytest.mark.parametrize("group", [cases.GPUS_OFFLINE, cases.GPUS_ONLINE])
 def test_a_cluster_of_so_many_gpus_has_so_many(group: str) -> None:
     sweep = [case for case in made(full=True, seeds=(1,), policies=("fifo",)) if case.group == group]

@@ -1,5 +1,6 @@
 """The experiment of JPS: its runs, its tables, and that its figures are those of the paper."""
 
+import msgspec
 import pytest
 
 from hopyard.lab.experiments.jps import cases, printed, report
@@ -58,6 +59,18 @@ def test_only_policies_that_are_named_run() -> None:
     runs = list(cases.cases(few))
     assert {case.arm for case in runs} == {"has", "fifo"}
     assert [case.seed for case in runs if case.arm == "fifo"] == [1, 2]
+
+
+def test_a_policy_with_settings_of_its_own_runs_as_it_was_named() -> None:
+    mine = options(scenario=load_scenario(cases.SCENARIO), policies=("has+round_s=90",), seeds=(1,))
+    [run] = cases.cases(mine)
+    assert (run.arm, run.trial.overrides) == ("has+round_s=90", {"round_s": 90.0})
+
+
+def test_larger_clusters_have_the_settings_of_the_shell() -> None:
+    mine = msgspec.structs.replace(CHOSEN, given={"round_s": 90.0})
+    large = [case for case in cases.cases(mine) if case.group in {cases.ONCE_MORE, cases.SIZES}]
+    assert {case.trial.scenario.settings["round_s"] for case in large} == {90.0}
 
 
 def test_a_mix_of_more_v100_has_as_many_gpus() -> None:
