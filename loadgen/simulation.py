@@ -24,10 +24,10 @@ from schemas.cluster import Node
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
-from services.planner.policies.registry import Registry
+from services.planner.policies.registry import Registry, options_kind
 from shared.domain.cluster import nodes_of
 from shared.domain.conflicting_settings import EMULATED, check_together
-from shared.domain.policy_names import parted
+from shared.domain.policy_names import parted, written
 from shared.runtime.bus.contract import Record
 from shared.runtime.bus.memory import Faults
 
@@ -153,7 +153,16 @@ def _settings(
     for name in (settings.policy, *later):  # else the figures could be those of the stand-in
         registry.find(name)
     allowed = " ".join([settings.policies_allowed, *(parted(name).name for name in later if ":" in name)])
-    return msgspec.structs.replace(settings, policies_allowed=allowed.strip())
+    return msgspec.structs.replace(
+        settings, policy=_drawing(settings.policy, seed), policies_allowed=allowed.strip()
+    )
+
+
+def _drawing(policy: str, seed: int) -> str:
+    """The policy with the seed of the run, if it has one as an option and none is given."""
+    name, given = parted(policy)
+    usual = {field.name: field.default for field in msgspec.structs.fields(options_kind(name))}
+    return policy if usual.get("seed", seed) == seed else written(name, {"seed": seed, **given})
 
 
 def virtual_settings(scenario: ScenarioFile, decided: Mapping[str, str | float | bool]) -> Settings:

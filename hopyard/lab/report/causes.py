@@ -17,8 +17,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hopyard.lab.report.document import Table
+from hopyard.lab.report.figures import mean_of
 from hopyard.lab.report.measures import spread
-from hopyard.lab.report.statistics import summary
 from hopyard.lab.runs.trials import Simulated
 from schemas.results import JobResult
 
@@ -29,9 +29,7 @@ def causes(outcomes: Mapping[str, Sequence[Simulated]]) -> Table:
     """A row a cause, a column an arm; mean and interval over seeds."""
     rows = []
     for label, cause in CAUSES.items():
-        found = ([cause(outcome) for outcome in seeds] for seeds in outcomes.values())
-        known = ([value for value in values if value is not None] for values in found)
-        rows.append([label, *(spread(summary(values)) if values else "–" for values in known)])
+        rows.append([label, *(spread(mean_of(seeds, cause)) for seeds in outcomes.values())])
     return Table(["", *(f">{arm}" for arm in outcomes)], rows)
 
 

@@ -10,6 +10,7 @@ from operator import sub
 from hopyard.lab.report.document import Figure
 from hopyard.lab.report.measures import HEADLINE, JOB_MEASURES, Measure
 from hopyard.lab.report.statistics import Paired, Summary, paired, summary
+from hopyard.lab.runs.cases import each_once
 from hopyard.lab.runs.trials import Simulated
 
 OfRun = Callable[[Simulated], float | None]
@@ -33,7 +34,8 @@ def named(group: str, arm: str, heading: str, found: Summary, at: float | None =
 
 
 def mean_of(outcomes: Sequence[Simulated], measured: OfRun) -> Summary | None:
-    values = [value for outcome in outcomes if (value := measured(outcome)) is not None]
+    [runs] = each_once(outcomes)
+    values = [value for outcome in runs if (value := measured(outcome)) is not None]
     return summary(values) if values else None
 
 
@@ -53,6 +55,7 @@ def _combined(
     measured: OfRun,
     combine: Callable[[float, float], float | None],
 ) -> Summary | None:
+    mine, others = each_once(mine, others)
     theirs = {one.result.seed: measured(one) for one in others}
     pairs = ((measured(one), theirs.get(one.result.seed)) for one in mine)
     found = [combine(value, other) for value, other in pairs if value is not None and other is not None]
@@ -95,6 +98,7 @@ def _by_jobs(
 
 
 def job_by_job(mine: Sequence[Simulated], others: Sequence[Simulated], measure: Measure) -> Paired | None:
+    mine, others = each_once(mine, others)
     return paired(by_job(mine, measure.metric), by_job(others, measure.metric))
 
 

@@ -8,7 +8,7 @@ from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import Finished
+from hopyard.lab.runs.cases import Finished, each_once, repeated, values_of
 from hopyard.lab.runs.trials import GpuTime, Simulated
 
 BOUNDED = tuple(measure for measure in HEADLINE if measure.metric in ("makespan_s", "jct_s_mean"))
@@ -59,7 +59,8 @@ def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
 
 def ratios(finished: Sequence[Finished], metric: str) -> list[float]:
     """Metric / bound, one a seed that has both."""
-    pairs = ((one.outcome.result.metrics.get(metric), _bound(one, metric)) for one in finished)
+    runs = finished[:1] if repeated([one.outcome for one in finished]) else finished
+    pairs = ((one.outcome.result.metrics.get(metric), _bound(one, metric)) for one in runs)
     return [value / bound for value, bound in pairs if value is not None and bound is not None]
 
 
@@ -91,7 +92,8 @@ def gpu_time_figures(
 
 
 def _shares(outcomes: Sequence[Simulated]) -> dict[str, Summary]:
-    times = [outcome.gpu_time for outcome in outcomes if outcome.gpu_time is not None]
+    [runs] = each_once(outcomes)
+    times = [outcome.gpu_time for outcome in runs if outcome.gpu_time is not None]
     wholes = [fsum(getattr(time, part) for part in PARTS) for time in times]
     pairs = [(time, whole) for time, whole in zip(times, wholes, strict=True) if whole > 0]
     return {part: summary([getattr(time, part) / whole for time, whole in pairs]) for part in PARTS if pairs}
@@ -105,14 +107,13 @@ def _of_bound(finished: Sequence[Finished]) -> Iterator[str]:
     by_seed = {one.case.seed: one for one in finished}
     for measure in BOUNDED:
         found = [bound for one in by_seed.values() if (bound := _bound(one, measure.metric)) is not None]
+        found = found[:1] if len(set(found)) == 1 else found
         yield spread(summary(found), measure.scale) if found else "–"
         yield figure(1.0)
 
 
 def _cells(finished: Sequence[Finished], measure: Measure) -> Iterator[str]:
-    values = [
-        value for one in finished if (value := one.outcome.result.metrics.get(measure.metric)) is not None
-    ]
+    values = values_of([one.outcome for one in finished], measure.metric)
     yield spread(summary(values), measure.scale) if values else "–"
     found = ratios(finished, measure.metric)
     yield spread(summary(found)) if found else "–"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, says_little, spread
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import values_of
+from hopyard.lab.runs.cases import each_once, repeated, values_of
 from hopyard.lab.runs.trials import Simulated
 from schemas.base import Message
 from shared.domain.states import JobState
@@ -65,7 +65,8 @@ def _unlike(outcomes: Mapping[str, Sequence[Simulated]]) -> bool:
 
 
 def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simulated]]) -> Verdict | None:
-    by_arm = {arm: _by_seed(found, measure) for arm, found in outcomes.items()}
+    runs = zip(outcomes, each_once(*outcomes.values()), strict=True)
+    by_arm = {arm: _by_seed(found, measure) for arm, found in runs}
     seeds = set.intersection(*(set(found) for found in by_arm.values()))
     if not seeds:
         return None
@@ -159,7 +160,17 @@ def _of_other_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
 
 def _of_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     seeds = {outcome.result.seed for found in outcomes.values() for outcome in found}
-    if len(seeds) == 1:
+    alike = [arm for arm, found in outcomes.items() if repeated(found)]
+    if len(alike) == len(outcomes):
+        return [f"All {len(seeds)} seeds gave the same run of every policy: there is no interval."]
+    if alike:
+        said = f"All seeds gave the same run of {_listed(alike, 'and')}, whose figures so have no interval."
+        return [said, *_of_interval(outcomes, len(seeds))]
+    return _of_interval(outcomes, len(seeds))
+
+
+def _of_interval(outcomes: Mapping[str, Sequence[Simulated]], seeds: int) -> list[str]:
+    if seeds == 1:
         return [f"One seed has no interval: a difference may be chance. Try --seeds {ENOUGH_SEEDS}."]
     cells = [
         summary(values)
@@ -170,6 +181,6 @@ def _of_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     vague = sum(says_little(cell) for cell in cells)
     if not vague:
         return []
-    more = ENOUGH_SEEDS if len(seeds) < ENOUGH_SEEDS else 2 * len(seeds)
+    more = ENOUGH_SEEDS if seeds < ENOUGH_SEEDS else 2 * seeds
     said = f"{vague} of {len(cells)} intervals, marked ?, are wider than half of their figure"
-    return [f"{said}: {len(seeds)} seeds say little about these. Try --seeds {more}."]
+    return [f"{said}: {seeds} seeds say little about these. Try --seeds {more}."]

@@ -86,7 +86,21 @@ def places_of(finished: Iterable[Finished]) -> dict[float, list[Finished]]:
     return dict(sorted(found.items()))
 
 
+def repeated(outcomes: Sequence[Simulated]) -> bool:
+    """Whether several seeds gave one and the same run, as where no seed draws anything."""
+    return len(outcomes) > 1 and all(one.jobs == outcomes[0].jobs for one in outcomes)
+
+
+def each_once(*arms: Sequence[Simulated]) -> tuple[Sequence[Simulated], ...]:
+    """The runs of one seed if each arm repeats a run at every seed: copies are no sample. Else all runs."""
+    if not all(repeated(found) for found in arms):
+        return arms
+    seeds = set.intersection(*({one.result.seed for one in found} for found in arms))
+    return tuple([one for one in found if one.result.seed == min(seeds)] for found in arms) if seeds else arms
+
+
 def values_of(outcomes: Sequence[Simulated], metric: str) -> list[float]:
-    """Values, one for each seed; runs without one are left out."""
-    found = (outcome.result.metrics.get(metric) for outcome in outcomes)
+    """Values, one for each seed; runs without one are left out, and so are repetitions (`each_once`)."""
+    [runs] = each_once(outcomes)
+    found = (outcome.result.metrics.get(metric) for outcome in runs)
     return [value for value in found if value is not None]

@@ -99,7 +99,7 @@ def outcome(policy: str = "fifo", seed: int = 1, **metrics: float) -> Simulated:
         events=10,
         wall_s=1.0,
         settings={"round_s": 120.0},
-        job_results=(job("a"), job("b", jct_s=1800.0)),
+        job_results=(job("a", gpu_s=7200.0 + seed), job("b", jct_s=1800.0)),
     )
     return Simulated(
         result=result,

@@ -22,7 +22,7 @@ class ResetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """the most samples that a GPU takes in an iteration, in batches; fewer where its memory has no room for
     them"""
     seed: Annotated[int, Meta(ge=0)] = 1
-    """seed of the random numbers"""
+    """seed of the random numbers; a simulation takes that of the run unless one is given"""
 
 
 class JpsOptions(ResetOptions, frozen=True, kw_only=True):

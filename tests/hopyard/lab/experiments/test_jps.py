@@ -11,6 +11,7 @@ from hopyard.lab.runs.outcomes import simulated
 from hopyard.lab.runs.trials import Simulation
 from loadgen.scenarios import cluster_of, load_scenario
 from loadgen.simulation import simulate
+from schemas.results import JobResult
 from services.planner.policies.registry import Registry
 from shared.domain.cluster import gpus_by_type, nodes_of
 from tests.hopyard.lab.experiment_builders import options
@@ -52,6 +53,13 @@ def test_random_policies_run_once_a_seed_and_others_once() -> None:
     assert once.count("jps, N = 60") == once.count("optimus-lb") == 3
     drawn = [case.trial for case in ALL if case.group == cases.ONCE and case.arm == "jps, N = 60"]
     assert len({trial.policy for trial in drawn if isinstance(trial, Simulation)}) == 3
+
+
+def test_a_policy_draws_by_the_seed_of_its_run_unless_it_has_one() -> None:
+    def jobs(policy: str, seed: int) -> tuple[JobResult, ...]:
+        return simulate(load_scenario(cases.SCENARIO), policy=policy, seed=seed).result.job_results
+
+    assert jobs("jps", 2) == jobs("jps+seed=2", 1) != jobs("jps", 1) == jobs("jps+seed=1", 2)
 
 
 def test_only_policies_that_are_named_run() -> None:

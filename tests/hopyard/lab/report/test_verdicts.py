@@ -8,7 +8,7 @@ from hopyard.lab.report.measures import says_little, spread
 from hopyard.lab.report.screen import compared
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, verdicts, warnings
-from hopyard.lab.runs.cases import Case, Finished
+from hopyard.lab.runs.cases import Case, Finished, values_of
 from hopyard.lab.runs.trials import Bounded, Simulated
 from tests.hopyard.lab.experiment_builders import job, outcome, trial
 
@@ -61,6 +61,30 @@ def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
     found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
     assert in_short(found).startswith("hops is best in mean JCT; undecided are makespan, ")
     assert in_short(found[:1]) == "no policy is best for sure in makespan"
+
+
+def repeated(one: Simulated, seeds: int = 3) -> list[Simulated]:
+    """The same run under several seeds."""
+    runs = (msgspec.structs.replace(one.result, seed=seed) for seed in range(1, seeds + 1))
+    return [msgspec.structs.replace(one, result=run) for run in runs]
+
+
+def test_seeds_that_give_the_same_run_of_every_policy_are_one_seed() -> None:
+    found = {
+        arm: repeated(outcome(arm, jct_s_mean=hours)) for arm, hours in {"a": 7200.0, "b": 3600.0}.items()
+    }
+    for verdict in verdicts("all", found):
+        assert "±" not in verdict.text
+        assert all(one.difference.half_width is None for one in verdict.others)
+    assert warnings(found) == ["All 3 seeds gave the same run of every policy: there is no interval."]
+    assert values_of(found["a"], "jct_s_mean") == [7200.0]
+
+
+def test_a_policy_that_seeds_do_not_change_is_named() -> None:
+    found = {"same": repeated(outcome("same")), **outcomes(drawn=(1.2, 1.5, 1.4))}
+    assert warnings(found)[0] == "All seeds gave the same run of same, whose figures so have no interval."
+    [jct] = [one for one in verdicts("all", found) if one.measure == "mean JCT"]
+    assert len(jct.others[0].difference.values) == 3
 
 
 def test_a_policy_alone_is_not_judged() -> None:
