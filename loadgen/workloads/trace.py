@@ -5,6 +5,7 @@ the mix by seed and line. Its work is the GPU time the trace gives, or else what
 or else a size drawn from its model's class.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -138,13 +139,12 @@ def _assigned(
 ) -> JobFile:
     mix = mix_named(workload.mix, reference.catalogue)
     place, position = random.random(2).tolist()
-    hours = _gpu_hours(job, reference)
-    if hours is not None and workload.longest_gpu_hours is not None:
-        hours = min(hours, workload.longest_gpu_hours)
-    among = mix.of_size(hours) if workload.by_size and hours is not None else mix
+    hours, most = _gpu_hours(job, reference), workload.longest_gpu_hours or math.inf
+    among = mix.of_size(min(hours, most)) if workload.by_size and hours is not None else mix
     entry = _meant(job, mix) or dealt(among, place)
     if hours is None:
         hours = float(gpu_hours([mix.size_of(entry)], np.array([position]), None)[0])
+    hours = min(hours, most)
     # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
     model = reference.spec(entry)
     gpus = min(job.gpus, reference.most_gpus(entry))

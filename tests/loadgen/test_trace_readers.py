@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loadgen.scenarios import load_cluster
+from loadgen.workloads.jobs import HOUR_S, ReferenceCache
 from loadgen.workloads.readers.rows import MalformedRow
 from loadgen.workloads.trace import read_trace, trace_arrivals
 from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
@@ -200,6 +201,25 @@ def test_a_long_job_is_cut(tmp_path: Path) -> None:
     )
     assert same == whole
     assert (long.job.samples or 0.0) == pytest.approx(2 * (cut.job.samples or 0.0))
+
+
+def test_a_long_job_is_cut_whose_size_is_drawn(tmp_path: Path) -> None:
+    path = planted(tmp_path, POLLUX + "".join(f"c-{number},{number},bert,1,12\n" for number in range(20)))
+    drawn, cut = (gpu_hours_of(path, longest_gpu_hours=most) for most in (None, 0.2))
+    assert max(drawn) > 0.3
+    assert cut == pytest.approx([min(hours, 0.2) for hours in drawn], rel=1e-3)
+
+
+def gpu_hours_of(path: str, **fields: Any) -> list[float]:  # noqa: ANN401 - any field
+    """The sizes of the jobs that are taken."""
+    reference = ReferenceCache(load_cluster("hadar-60"))
+    models = reference.catalogue.models
+    return [
+        (one.job.samples or 0.0)
+        / HOUR_S
+        / reference.rate(models[one.job.workload.model, one.job.workload.dataset])
+        for one in taken(path, **fields)
+    ]
 
 
 @pytest.mark.parametrize(
