@@ -127,7 +127,7 @@ def _taken(workload: TraceWorkload, seed: int) -> list[TraceJob]:
 
 
 def _hour(job: TraceJob) -> float:
-    return job.arrival_s / HOUR_S % 24.0
+    return (job.arrival_s + job.clock_ahead_s) / HOUR_S % 24.0
 
 
 def _assigned(

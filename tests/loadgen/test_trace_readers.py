@@ -172,6 +172,13 @@ def test_only_jobs_of_some_hours_of_the_day_are_taken(tmp_path: Path) -> None:
     assert len(taken(daily(tmp_path), hours=(0, 24))) == 48
 
 
+def test_hours_of_the_day_are_those_of_the_zone_that_a_date_names(tmp_path: Path) -> None:
+    zoned = ("2017-11-05T01:30:00-07:00", "2017-11-05T01:45:00-08:00", "2017-11-05T08:30:00-08:00")
+    path = planted(tmp_path, OURS + "".join(f"{when},1,60,,\n" for when in zoned))
+    assert [job.at_s for job in taken(path, columns=COLUMNS, hours=(1, 2))] == [0.0, 4500.0]
+    assert [job.at_s for job in taken(path, columns=COLUMNS, hours=(8, 9))] == [0.0]
+
+
 def test_some_are_drawn_by_the_seed_and_come_in_their_order(tmp_path: Path) -> None:
     path = daily(tmp_path)
     drawn = taken(path, sample=12)

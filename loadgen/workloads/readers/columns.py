@@ -1,7 +1,7 @@
 """Any CSV file with a header: the user says which column is what. Lines that begin with # are left out."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from loadgen.workloads.readers.rows import Cells, TraceJob, table
 from schemas.scenarios import TraceColumns
@@ -18,9 +18,11 @@ def read(lines: Iterable[str], path: str, columns: TraceColumns) -> Iterator[Tra
     needed = [name for name in (submit, columns.gpus, seconds, columns.model, columns.user) if name]
     kept = ["\n" if line.startswith("#") else line for line in lines]
     for row in table(kept, path, needed, _delimiter(kept)):
+        arrival_s, clock_ahead_s = _time_s(row, submit, submit_unit)
         yield TraceJob(
             line=row.line,
-            arrival_s=_time_s(row, submit, submit_unit),
+            arrival_s=arrival_s,
+            clock_ahead_s=clock_ahead_s,
             gpus=row.count(columns.gpus),
             duration_s=row.positive(seconds) * seconds_unit if seconds else None,
             model=row.given(columns.model),
@@ -39,13 +41,14 @@ def _delimiter(lines: Iterable[str]) -> str:
     return max(DELIMITERS, key=header.count)
 
 
-def _time_s(row: Cells, column: str, unit: float) -> float:
-    """Seconds, from a number or a date and time. Its zone does not matter, since only differences do."""
+def _time_s(row: Cells, column: str, unit: float) -> tuple[float, float]:
+    """Seconds, from a number or a date and time, and what to add for the clock of its zone."""
     text = row.text(column)
     if text.replace(".", "", 1).isdecimal():
-        return row.number(column) * unit
+        return row.number(column) * unit, 0.0
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise row.refusal(f"{column} is neither a number nor a date: {text[:40]}", column) from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return zoned.timestamp(), (zoned.utcoffset() or timedelta()).total_seconds()

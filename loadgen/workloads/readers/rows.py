@@ -22,7 +22,9 @@ class TraceJob(msgspec.Struct, frozen=True, kw_only=True):
 
     line: int
     arrival_s: float
-    """seconds on the trace's own clock"""
+    """seconds since an instant that all jobs of the trace share"""
+    clock_ahead_s: float = 0.0
+    """what to add for the trace's own clock, whose days begin at multiples of a day"""
     gpus: int
     duration_s: float | None = None
     samples: float | None = None
