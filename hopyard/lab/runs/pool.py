@@ -97,7 +97,7 @@ class TrialPool:
                 await process.wait()
         if process.returncode == 0:
             if self._has_events(trial):
-                _compress(events)
+                compress(events)
             return ""
         return f"ended with {process.returncode}: {said.decode(errors='replace')[-STDERR_LIMIT:].strip()}"
 
@@ -165,7 +165,14 @@ def _run(trial: Trial, path: Path, failures: dict[Path, str]) -> TrialRun:
     return TrialRun(trial, None, reason) if kept is None else TrialRun(trial, kept.outcome)
 
 
-def _compress(path: Path) -> None:
-    with path.open("rb") as plain, gzip.open(path.with_suffix(".ndjson.gz"), "wb") as packed:
-        shutil.copyfileobj(plain, packed)
+def compress(path: Path) -> None:
+    """Put a file into one of the same name and `.gz`, atomically: an interruption leaves none."""
+    packed = path.with_name(f"{path.name}.gz")
+    draft = packed.with_name(f"{packed.name}.draft")
+    with path.open("rb") as plain, draft.open("wb") as out:
+        with gzip.GzipFile(path.name, "wb", fileobj=out) as into:
+            shutil.copyfileobj(plain, into)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.replace(packed)
     path.unlink()

@@ -1,7 +1,10 @@
 """Trials in processes of their own: what is kept, what is made again, what is said of a failure."""
 
 import asyncio
+import gzip
 import io
+import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from hopyard.lab.experiments.suite import (
 )
 from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
 from hopyard.lab.runs.cases import Case
-from hopyard.lab.runs.pool import TrialPool
+from hopyard.lab.runs.pool import TrialPool, compress
 from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
@@ -172,6 +175,22 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert first.stat().st_mtime_ns == made_at
     done = [line.partition(" took")[0] for line in said.getvalue().splitlines() if " took" in line]
     assert done == ["[1/1] small fifo seed 2"]
+
+
+def test_an_event_log_that_was_not_compressed_whole_is_not_there(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.ndjson", tmp_path / "a.ndjson.gz"
+    log = random.Random(1).randbytes(200_000)
+    plain.write_bytes(log)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            compress(plain)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert not packed.exists()
+    compress(plain)
+    assert (gzip.decompress(packed.read_bytes()), plain.exists()) == (log, False)
 
 
 def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path: Path) -> None:
