@@ -11,11 +11,13 @@ from loadgen.stack import (
     EMULATED,
     LONGEST_S,
     RETRY_S,
+    Endless,
     OnAnswer,
     Runners,
     WrapFactory,
     factories,
     ignored_answer,
+    until_s,
     unwrapped,
 )
 from schemas.cluster import Node
@@ -33,6 +35,7 @@ def ignored(_: Record) -> None:
     """A sink that does nothing."""
 
 
+DAY_S = 24 * 3600.0
 YOUNG_OBJECTS = 1_000_000
 """new objects after which the garbage collector runs"""
 
@@ -99,11 +102,11 @@ def stream(
     conductor = Conductor(
         factories(settings, nodes, runners, wrap), settings, faults=faults, lasting=bool(disturb)
     )
-    workload = _WorkloadRun(conductor, on_answer)
+    workload = _WorkloadRun(conductor, arrivals, on_answer)
     conductor.log.sinks += [workload.hear, sink]
     for name in conductor.names:
         conductor.start(name)
-    conductor.begin(workload.submit_all(arrivals))
+    conductor.begin(workload.submit_all())
     conductor.begin(replay(policies, workload.choose, conductor.clock))
     for one in disturb:
         conductor.begin(_disturbance(one, conductor))
@@ -134,19 +137,21 @@ async def _disturbance(disturb: Disturbance, conductor: Conductor) -> None:
 
 
 class _WorkloadRun:
-    def __init__(self, conductor: Conductor, on_answer: OnAnswer) -> None:
+    def __init__(self, conductor: Conductor, arrivals: Sequence[Arrival], on_answer: OnAnswer) -> None:
         self._conductor = conductor
+        self._arrivals = arrivals
+        self._until_s = until_s(arrivals)
         self._on_answer = on_answer
         self._submitted = False
         self._jobs = OpenJobs()
 
-    async def submit_all(self, arrivals: Sequence[Arrival]) -> None:
-        await replay(arrivals, self._submit, self._conductor.clock)
+    async def submit_all(self) -> None:
+        await replay(self._arrivals, self._submit, self._conductor.clock)
         self._submitted = True
 
     def over(self) -> bool:
-        if self._conductor.now > LONGEST_S:
-            raise TimeoutError(f"not over after {LONGEST_S:g} s")
+        if self._conductor.now > self._until_s:
+            raise Endless(f"not over {LONGEST_S / DAY_S:g} days after the last job came")
         return self._submitted and self._jobs.over
 
     def hear(self, record: Record) -> None:

@@ -8,13 +8,13 @@ from loadgen.open_jobs import OpenJobs
 from loadgen.replay import replay
 from loadgen.stack import (
     EMULATED,
-    LONGEST_S,
     RETRY_S,
     MemoryStack,
     OnAnswer,
     Runners,
     WrapFactory,
     ignored_answer,
+    until_s,
     unwrapped,
 )
 from schemas.cluster import Node
@@ -77,7 +77,7 @@ async def _run(
     beside = [replay(policies, _chooser(stack), LoopClock()), *(one(stack) for one in disturb)]
     tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(until_s(arrivals)):
             workload = asyncio.create_task(_run_workload(bus, stack, arrivals, on_answer))
             await asyncio.wait({workload, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, workload):

@@ -8,6 +8,7 @@ from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import Node
 from schemas.codec import encode
 from schemas.ids import NodeId, PlacementId
+from schemas.scenarios import Arrival
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from services.agent.work.emulated import EmulatedRunner, emulated_with, world_of
@@ -21,7 +22,17 @@ from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import LoopTurns
 
 LONGEST_S = 365 * 24 * 3600.0
-"""cluster seconds after which a simulation counts as endless"""
+"""cluster seconds after the last arrival at which a simulation counts as endless"""
+
+
+class Endless(TimeoutError):
+    """A simulation that was not over long after its last job had come."""
+
+
+def until_s(arrivals: Sequence[Arrival]) -> float:
+    """The cluster second at which a simulation counts as endless."""
+    return LONGEST_S + max((arrival.at_s for arrival in arrivals), default=0.0)
+
 
 ENDINGS = frozenset(fact for fact, (_, after) in MOVES.items() if after in ENDED)
 

@@ -20,6 +20,7 @@ from hopyard.commands.options import (
     changes,
     writable,
 )
+from hopyard.failures import Failure
 from hopyard.show.tables import scenarios_table
 from hopyard.show.terminal import complain_of, say, show, show_result
 from hopyard.show.ticker import Ticker
@@ -115,8 +116,12 @@ def _say_who_waits(result: RunResult) -> None:
 def _streamed(
     chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None, audit: "Audit | None"
 ) -> RunResult:
-    """Each fact goes to the file and the audit when it is published; none is kept in memory."""
+    """Each fact goes to the file and the audit when it is published; none is kept in memory.
+
+    Raises Failure for a simulation without end.
+    """
     from loadgen.simulation import simulate_streaming  # noqa: PLC0415 - brings every service
+    from loadgen.stack import Endless  # noqa: PLC0415 - as above
 
     encode = msgspec.json.Encoder().encode
     with contextlib.ExitStack() as entered:
@@ -129,7 +134,10 @@ def _streamed(
             if audit is not None:
                 audit.take(record.seq, record.event)
 
-        return simulate_streaming(chosen, hear, policy=policy, seed=seed, watch=watch)
+        try:
+            return simulate_streaming(chosen, hear, policy=policy, seed=seed, watch=watch)
+        except Endless as error:
+            raise Failure(str(error)) from None
 
 
 @contextlib.contextmanager

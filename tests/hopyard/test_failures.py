@@ -42,6 +42,31 @@ def test_a_mix_there_is_not_is_code_2_with_file_and_line(hopyard: Hopyard, tmp_p
     assert ran.err.startswith(f"hopyard: {scenario}:3: $.workload.mix: no mix is called nonesuch")
 
 
+ENDLESS = """\
+name: endless
+cluster: tiny
+settings: {round_s: 1e6, observe_every_s: 1e6}
+workload:
+  arrivals: listed
+  jobs:
+    - at_s: 0
+      job:
+        name: long
+        workload: {model: resnet18, dataset: cifar10, batch_size: 128}
+        gpus: [1]
+        samples: 1e14
+        checkpoint: {interval_s: 1e6}
+"""
+
+
+def test_a_simulation_without_end_is_code_1(hopyard: Hopyard, tmp_path: Path) -> None:
+    scenario = tmp_path / "endless.yaml"
+    scenario.write_text(ENDLESS)
+    ran = hopyard("simulate", "--scenario", str(scenario), "--policy", "fifo")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.endswith("hopyard: not over 365 days after the last job came\n")
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
