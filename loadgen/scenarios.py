@@ -113,21 +113,23 @@ def cluster_of(scenario: ScenarioFile) -> ClusterFile:
     return load_cluster(scenario.cluster) if isinstance(scenario.cluster, str) else scenario.cluster
 
 
+def own_seed(scenario: ScenarioFile) -> int:
+    """The seed that the workload names; 1 for jobs that are listed."""
+    workload = scenario.workload
+    return 1 if isinstance(workload, ListedWorkload) else workload.seed
+
+
 def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
     """The scenario's jobs in order of arrival; `seed` in place of the workload's own. Raises InvalidFile."""
-    known = catalogue_of(scenario)
+    known, drawn_by = catalogue_of(scenario), own_seed(scenario) if seed is None else seed
     match scenario.workload:
         case ListedWorkload(jobs=jobs):
             listed = [Arrival(at_s=one.at_s, job=one.job) for one in jobs]
             return sorted(listed, key=lambda arrival: arrival.at_s)
         case PoissonWorkload() as drawn:
-            return _drawn(
-                scenario, lambda cluster: poisson_arrivals(drawn, cluster, _seed(seed, drawn.seed), known)
-            )
+            return _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, drawn_by, known))
         case TraceWorkload() as traced:
-            return _drawn(
-                scenario, lambda cluster: trace_arrivals(traced, cluster, _seed(seed, traced.seed), known)
-            )
+            return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, drawn_by, known))
 
 
 def _drawn(scenario: ScenarioFile, draw: Callable[[ClusterFile], list[Arrival]]) -> list[Arrival]:
@@ -135,10 +137,6 @@ def _drawn(scenario: ScenarioFile, draw: Callable[[ClusterFile], list[Arrival]])
         return draw(cluster_of(scenario))
     except (FitsNowhere, UnknownWorkload) as error:
         raise InvalidFile(scenario.name, None, "$.cluster", str(error)) from None
-
-
-def _seed(chosen: int | None, own: int) -> int:
-    return own if chosen is None else chosen
 
 
 def _load(name_or_path: str | Path, folder: str, kind: type[T]) -> tuple[T, str]:

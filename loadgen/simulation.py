@@ -17,7 +17,7 @@ from loadgen.fault_injection import Disturbance
 from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
-from loadgen.scenarios import extended, load_cluster
+from loadgen.scenarios import extended, load_cluster, own_seed
 from loadgen.stack import OnAnswer, Runners, WrapFactory, emulated_on, ignored_answer, unwrapped
 from schemas.base import Event
 from schemas.cluster import Node
@@ -56,7 +56,7 @@ def simulate(
     scenario: ScenarioFile,
     *,
     policy: str | None = None,
-    seed: int = 1,
+    seed: int | None = None,
     overrides: Mapping[str, str | float | bool] | None = None,
     faults: Faults | None = None,
     disturb: Sequence[Disturbance] = (),
@@ -68,10 +68,12 @@ def simulate(
 ) -> Simulated:
     """Run a scenario to the end of its last job. A function of its arguments and the code's version.
 
-    `watch`: called with the progress, by the conductor only. `runners`: in place of the emulated ones.
+    `seed`: of all draws; None: the workload's own. `watch`: called with the progress, by the conductor only.
+    `runners`: in place of the emulated ones.
     Raises UnfitPolicy, InvalidFile and ConflictingSettings.
     """
     began = time.perf_counter()
+    seed = own_seed(scenario) if seed is None else seed
     settings = _settings(scenario, policy, seed, overrides)
     scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)
@@ -107,7 +109,7 @@ def simulate_streaming(
     hear: Callable[[Record], None],
     *,
     policy: str | None = None,
-    seed: int = 1,
+    seed: int | None = None,
     overrides: Mapping[str, str | float | bool] | None = None,
     watch: Watch | None = None,
 ) -> RunResult:
@@ -116,6 +118,7 @@ def simulate_streaming(
     Raises UnfitPolicy, ConflictingSettings.
     """
     began, tally = time.perf_counter(), Tally()
+    seed = own_seed(scenario) if seed is None else seed
     settings = _settings(scenario, policy, seed, overrides)
     scenario = extended(scenario, settings.catalogue)
     arrivals = arrivals_of(scenario, seed=seed)

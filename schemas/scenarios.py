@@ -10,6 +10,8 @@ from schemas.catalogue import CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Name, Positive
 
+Seed = Annotated[int, Meta(ge=0)]
+"""of all draws of a run; commands may choose another one"""
 HourOfDay = Annotated[int, Meta(ge=0, le=24)]
 
 
@@ -23,7 +25,7 @@ class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag
     gpu_hours_mean: Positive | None = None
     """mean to which the drawn sizes are scaled, each within the bounds of its class; None: they are not
     scaled"""
-    seed: int = 1
+    seed: Seed = 1
 
 
 class TraceColumns(File, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="
     """true: a job without a model of its own gets one of its size class"""
     checkpoint_interval_s: Annotated[float, Meta(ge=1, le=1e6)] = 600.0
     """seconds of running between two periodic checkpoints of a job"""
-    seed: int = 1
+    seed: Seed = 1
 
 
 class ListedWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="listed"):

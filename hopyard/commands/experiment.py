@@ -65,7 +65,7 @@ POLICIES_HELP = (
     "Policies, the one to compare with first; `all`: every installed one; NAME+SETTING=VALUE changes "
     "settings."
 )
-SEEDS_HELP = "Run everything with seeds 1 to this."
+SEEDS_HELP = "Run everything with so many seeds, from the workload's own on."
 
 Jobs = Annotated[
     int | None,
@@ -204,13 +204,15 @@ def _options(
     from hopyard.actions.scenario import chosen_scenario, simulated_scenario  # noqa: PLC0415 - as above
     from hopyard.lab.experiments.baselines import DECIDED  # noqa: PLC0415 - brings numpy
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - as above
+    from loadgen.scenarios import own_seed  # noqa: PLC0415 - as above
 
     named = _contenders(policies)
     found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)
+    first = own_seed(found.scenario)
     return Options(
         scenario=found.scenario,
         policies=named,
-        seeds=tuple(range(1, seeds + 1)),
+        seeds=tuple(range(first, first + seeds)),
         given=found.given,
         quick=quick,
         full=full,

@@ -171,7 +171,10 @@ PoliciesAt = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
+Seed = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of all random draws.", show_default="the workload's"),
+]
 Trace = Annotated[
     Path | None,
     typer.Option(

@@ -17,7 +17,7 @@ def replay(
     scenario: Scenario = "hops-64",
     trace: Trace = None,
     columns: Columns = None,
-    seed: Seed = 1,
+    seed: Seed = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every job has ended.")] = False,
     api: Api = None,
     as_json: AsJson = False,

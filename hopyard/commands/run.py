@@ -40,7 +40,7 @@ def demo(
     scenario: Scenario = "hops-64",
     speed: Speed = 300.0,
     policy: Policy = None,
-    seed: Seed = 1,
+    seed: Seed = None,
     trace: Trace = None,
     columns: Columns = None,
     as_json: AsJson = False,
@@ -93,11 +93,19 @@ def demo(
     from hopyard.actions.scenario import check_policy, chosen_scenario  # noqa: PLC0415 - as above
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - as above
     from hopyard.show.progress import progress  # noqa: PLC0415 - as above
+    from loadgen.scenarios import own_seed  # noqa: PLC0415 - as above
 
     check_policy(policy)
     chosen = chosen_scenario(scenario, trace, columns)
     with empty_folder(keep) as data, progress() as show:
-        spec = DemoSpec(scenario=chosen, data=data, seed=seed, speed=speed, policy=policy, limit_s=limit)
+        spec = DemoSpec(
+            scenario=chosen,
+            data=data,
+            seed=own_seed(chosen) if seed is None else seed,
+            speed=speed,
+            policy=policy,
+            limit_s=limit,
+        )
         done = run_until_stopped(run_demo(spec, show, say))
     if done is None:
         raise Interrupted("interrupted")

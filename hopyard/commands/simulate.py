@@ -45,7 +45,7 @@ def simulate(
     scenario: Scenario = "hops-64",
     policy: Policy = None,
     policies_at: PoliciesAt = None,
-    seed: Seed = 1,
+    seed: Seed = None,
     trace: Trace = None,
     columns: Columns = None,
     as_json: AsJson = False,
@@ -114,7 +114,11 @@ def _say_who_waits(result: RunResult) -> None:
 
 
 def _streamed(
-    chosen: ScenarioFile, policy: str | None, seed: int, events_file: Path | None, audit: "Audit | None"
+    chosen: ScenarioFile,
+    policy: str | None,
+    seed: int | None,
+    events_file: Path | None,
+    audit: "Audit | None",
 ) -> RunResult:
     """Each fact goes to the file and the audit when it is published; none is kept in memory.
 

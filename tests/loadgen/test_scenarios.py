@@ -171,6 +171,11 @@ def test_the_callers_seed_wins_over_the_workloads() -> None:
     assert arrivals(scenario, seed=2) != arrivals(scenario)
 
 
+def test_a_seed_below_0_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(InvalidFile, match=r"own\.yaml:8: \$\.workload\.seed: .*0"):
+        load_scenario(written(tmp_path, OWN.replace("  mix: short\n", "  mix: short\n  seed: -1\n")))
+
+
 def test_a_scenario_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
     assert len(arrivals(load_scenario(written(tmp_path, OWN)))) == 3
 

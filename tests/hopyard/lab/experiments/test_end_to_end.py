@@ -190,6 +190,25 @@ def test_policies_take_turns_by_the_scenario_and_by_the_command(
     assert result.policy == "fifo, gavel from 0.5 s, hadar+branches=1 from 60 s, sjf from 900 s"
 
 
+def test_a_workload_s_own_seed_holds_where_no_other_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    drawn = "arrivals: poisson, count: 2, rate_per_hour: 40, mix: short, gpu_hours_mean: 0.1"
+    Path("own.yaml").write_text(f"name: own\ncluster: tiny\nworkload: {{{drawn}, seed: 7}}\n")
+    words = ("--scenario", "own.yaml", "--json")
+
+    def simulated(*seed: str) -> RunResult:
+        assert ran("simulate", *words, "--policy", "fifo", *seed) == 0
+        return msgspec.json.decode(capfd.readouterr().out, type=RunResult)
+
+    own, named, other = simulated(), simulated("--seed", "7"), simulated("--seed", "1")
+    assert (own.seed, own.event_log_hash) == (7, named.event_log_hash)
+    assert own.event_log_hash != other.event_log_hash
+    assert ran("compare", *words, "--policies", "fifo", "--seeds", "2") == 0
+    assert msgspec.json.decode(capfd.readouterr().out, type=Written).about["seeds"] == "7, 8"
+
+
 def test_a_result_has_every_job(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
     first, second = msgspec.json.decode(capfd.readouterr().out, type=RunResult).job_results
