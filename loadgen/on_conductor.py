@@ -12,19 +12,18 @@ from loadgen.stack import (
     LONGEST_S,
     RETRY_S,
     Endless,
-    OnAnswer,
     Runners,
     WrapFactory,
     factories,
-    ignored_answer,
     until_s,
     unwrapped,
 )
+from loadgen.submissions import Submissions
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from schemas.views import PolicyChoice
-from services.admission.questions import OwnQuestion, SetPolicy, Submit
+from services.admission.questions import OwnQuestion, SetPolicy
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.conductor import Conductor
@@ -51,7 +50,7 @@ def run(
     hear: Sink = ignored,
     runners: Runners = EMULATED,
     wrap: WrapFactory = unwrapped,
-    on_answer: OnAnswer = ignored_answer,
+    submissions: Submissions,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once.
 
@@ -75,7 +74,7 @@ def run(
         disturb=disturb,
         runners=runners,
         wrap=wrap,
-        on_answer=on_answer,
+        submissions=submissions,
     )
     if faults is None and not disturb:
         return records  # then no fact is stored twice
@@ -96,13 +95,13 @@ def stream(
     disturb: Sequence[Disturbance] = (),
     runners: Runners = EMULATED,
     wrap: WrapFactory = unwrapped,
-    on_answer: OnAnswer = ignored_answer,
+    submissions: Submissions,
 ) -> None:
     """As `run`, but call `sink` with each fact as it is stored; with `faults`, some come twice."""
     conductor = Conductor(
         factories(settings, nodes, runners, wrap), settings, faults=faults, lasting=bool(disturb)
     )
-    workload = _WorkloadRun(conductor, arrivals, on_answer)
+    workload = _WorkloadRun(conductor, arrivals, submissions)
     conductor.log.sinks += [workload.hear, sink]
     for name in conductor.names:
         conductor.start(name)
@@ -137,11 +136,11 @@ async def _disturbance(disturb: Disturbance, conductor: Conductor) -> None:
 
 
 class _WorkloadRun:
-    def __init__(self, conductor: Conductor, arrivals: Sequence[Arrival], on_answer: OnAnswer) -> None:
+    def __init__(self, conductor: Conductor, arrivals: Sequence[Arrival], submissions: Submissions) -> None:
         self._conductor = conductor
         self._arrivals = arrivals
         self._until_s = until_s(arrivals)
-        self._on_answer = on_answer
+        self._submissions = submissions
         self._submitted = False
         self._jobs = OpenJobs()
 
@@ -162,7 +161,7 @@ class _WorkloadRun:
         assert isinstance(answer, PolicyChoice), "the policies of a scenario are found before it begins"
 
     async def _submit(self, arrival: Arrival) -> None:
-        self._on_answer(await self._ask(Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
+        self._submissions.answered(arrival, await self._ask(self._submissions.of(arrival)))
 
     async def _ask(self, question: OwnQuestion) -> object:
         while True:

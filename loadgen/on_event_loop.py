@@ -10,19 +10,18 @@ from loadgen.stack import (
     EMULATED,
     RETRY_S,
     MemoryStack,
-    OnAnswer,
     Runners,
     WrapFactory,
-    ignored_answer,
     until_s,
     unwrapped,
 )
+from loadgen.submissions import Submissions
 from schemas.cluster import Node
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from schemas.views import PolicyChoice
-from services.admission.questions import OwnQuestion, SetPolicy, Submit
+from services.admission.questions import OwnQuestion, SetPolicy
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
@@ -39,7 +38,7 @@ def run(
     policies: Sequence[PolicyChange] = (),
     runners: Runners = EMULATED,
     wrap: WrapFactory = unwrapped,
-    on_answer: OnAnswer = ignored_answer,
+    submissions: Submissions,
 ) -> list[Record]:
     """All facts until every accepted job has ended, and to the end of that instant; each once."""
     return virtual.run(
@@ -52,7 +51,7 @@ def run(
             policies=policies,
             runners=runners,
             wrap=wrap,
-            on_answer=on_answer,
+            submissions=submissions,
         )
     )
 
@@ -67,7 +66,7 @@ async def _run(
     policies: Sequence[PolicyChange],
     runners: Runners,
     wrap: WrapFactory,
-    on_answer: OnAnswer,
+    submissions: Submissions,
 ) -> list[Record]:
     bus = MemoryBus(LoopClock(), faults)
     stack = MemoryStack(bus, settings, nodes, runners, wrap)
@@ -78,7 +77,7 @@ async def _run(
     tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
         async with asyncio.timeout(until_s(arrivals)):
-            workload = asyncio.create_task(_run_workload(bus, stack, arrivals, on_answer))
+            workload = asyncio.create_task(_run_workload(bus, stack, arrivals, submissions))
             await asyncio.wait({workload, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, workload):
                 if task.done():
@@ -93,10 +92,10 @@ async def _run(
 
 
 async def _run_workload(
-    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], on_answer: OnAnswer
+    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], submissions: Submissions
 ) -> list[Record]:
     jobs = OpenJobs()
-    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, on_answer), LoopClock()))
+    submitting = asyncio.create_task(replay(arrivals, _submitter(stack, submissions), LoopClock()))
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)
     while not (submitting.done() and jobs.over) or seq < await bus.last_seq():
@@ -111,9 +110,9 @@ async def _run_workload(
     return list(records.values())
 
 
-def _submitter(stack: MemoryStack, on_answer: OnAnswer) -> Callable[[Arrival], Awaitable[None]]:
+def _submitter(stack: MemoryStack, submissions: Submissions) -> Callable[[Arrival], Awaitable[None]]:
     async def submit(arrival: Arrival) -> None:
-        on_answer(await _ask(stack, Submit(job=arrival.job, key=f"{arrival.at_s}/{arrival.job.name}")))
+        submissions.answered(arrival, await _ask(stack, submissions.of(arrival)))
 
     return submit
 

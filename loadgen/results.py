@@ -8,7 +8,7 @@ from loadgen.provenance import made_by
 from loadgen.standstill import end_before_standstill
 from schemas.base import Event
 from schemas.events import JobEvent
-from schemas.results import JobResult, RunResult
+from schemas.results import JobResult, RefusedJob, RunResult
 from schemas.scenarios import PolicyChange
 from schemas.settings import Settings
 from shared.domain.audit import LogHash
@@ -32,13 +32,20 @@ def run_result(
     speed: float | None,
     settings: Settings,
     wall_s: float,
+    refused: Sequence[RefusedJob] = (),
 ) -> RunResult:
     """`speed`: cluster seconds per second, None in simulation; `wall_s`: what the run took, seconds."""
     tally = Tally()
     for event in events:
         tally.add(event)
     return tally.result(
-        scenario=scenario, policy=policy, seed=seed, speed=speed, settings=settings, wall_s=wall_s
+        scenario=scenario,
+        policy=policy,
+        seed=seed,
+        speed=speed,
+        settings=settings,
+        wall_s=wall_s,
+        refused=refused,
     )
 
 
@@ -68,6 +75,7 @@ class Tally:
         speed: float | None,
         settings: Settings,
         wall_s: float,
+        refused: Sequence[RefusedJob] = (),
     ) -> RunResult:
         ledger = self._ledger
         end_before_standstill(ledger, self._last_s)
@@ -86,6 +94,7 @@ class Tally:
             settings=chosen(settings),
             made_by=made_by(),
             job_results=job_results(ledger),
+            refused=tuple(refused),
         )
 
 

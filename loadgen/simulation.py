@@ -18,7 +18,8 @@ from loadgen.progress import Watch, watched
 from loadgen.results import Tally, in_turn, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster, own_seed
-from loadgen.stack import OnAnswer, Runners, WrapFactory, emulated_on, ignored_answer, unwrapped
+from loadgen.stack import Runners, WrapFactory, emulated_on, unwrapped
+from loadgen.submissions import OnAnswer, Submissions, ignored_answer
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.results import RunResult
@@ -79,7 +80,7 @@ def simulate(
     arrivals = arrivals_of(scenario, seed=seed)
     hear = on_conductor.ignored if watch is None else watched(len(arrivals), watch)
     run = partial(on_conductor.run, hear=hear) if engine == "conductor" else on_event_loop.run
-    runners = runners or emulated_on(scenario.catalogue)
+    runners, submissions = runners or emulated_on(scenario.catalogue), Submissions(on_answer)
     records = run(
         settings,
         _nodes(scenario),
@@ -89,7 +90,7 @@ def simulate(
         policies=scenario.policies,
         runners=runners,
         wrap=wrap,
-        on_answer=on_answer,
+        submissions=submissions,
     )
     events = [record.event for record in records]
     result = run_result(
@@ -100,6 +101,7 @@ def simulate(
         speed=None,
         settings=settings,
         wall_s=time.perf_counter() - began,
+        refused=submissions.refused,
     )
     return Simulated(result, events, [record.seq for record in records])
 
@@ -129,9 +131,15 @@ def simulate_streaming(
         hear(record)
         show_progress(record)
 
-    runners = emulated_on(scenario.catalogue)
+    submissions = Submissions()
     on_conductor.stream(
-        settings, _nodes(scenario), arrivals, sink, policies=scenario.policies, runners=runners
+        settings,
+        _nodes(scenario),
+        arrivals,
+        sink,
+        policies=scenario.policies,
+        runners=emulated_on(scenario.catalogue),
+        submissions=submissions,
     )
     return tally.result(
         scenario=scenario.name,
@@ -140,6 +148,7 @@ def simulate_streaming(
         speed=None,
         settings=settings,
         wall_s=time.perf_counter() - began,
+        refused=submissions.refused,
     )
 
 

@@ -46,13 +46,6 @@ def unwrapped(_: str, factory: ServiceFactory) -> ServiceFactory:
     return factory
 
 
-OnAnswer = Callable[[object], None]
-"""called with the answer to a submission: `Submitted`, or a problem"""
-
-
-def ignored_answer(_: object) -> None: ...
-
-
 Runners = Callable[[Settings, Clock, NodeId], tuple[EmulatedRunner, tuple[PlacementId, ...]]]
 """makes the runner of a node's agent as the agent starts, and names the workers that it adopts"""
 

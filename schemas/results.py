@@ -49,6 +49,17 @@ class JobResult(Message, frozen=True, kw_only=True):
     """largest share of the samples between two merges that one copy did"""
 
 
+class RefusedJob(Message, frozen=True, kw_only=True):
+    """A job that admission refused when it came: the run went on without it."""
+
+    number: int
+    """its place among the scenario's jobs, in order of arrival, from 1"""
+    name: str
+    at_s: float
+    """seconds from the start"""
+    reason: str
+
+
 class RunResult(Message, frozen=True, kw_only=True):
     scenario: str
     policy: str
@@ -57,7 +68,7 @@ class RunResult(Message, frozen=True, kw_only=True):
     """cluster seconds per second of the wall clock; None in a simulation"""
     round_s: float
     jobs: dict[str, int]
-    """number of jobs submitted, and in each state at the end"""
+    """number of jobs that were accepted, as `submitted`, and in each state at the end"""
     metrics: dict[str, float | None]
     plans: PlanFigures
     event_log_hash: str
@@ -70,6 +81,8 @@ class RunResult(Message, frozen=True, kw_only=True):
     Empty: the version that made it did not note them"""
     job_results: tuple[JobResult, ...] = ()
     """in the order of submission"""
+    refused: tuple[RefusedJob, ...] = ()
+    """jobs of a simulation that are in nothing above, since they were refused"""
 
     @property
     def waiting(self) -> tuple[str, ...]:

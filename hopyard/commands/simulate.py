@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
 NAMED = 5
-"""jobs that are never placed and are named; more are only counted"""
+"""jobs that are refused or never placed and are named; more are only counted"""
 
 
 def simulate(
@@ -75,7 +75,8 @@ def simulate(
 ) -> None:
     """Simulate a workload in virtual time: hours in seconds, the same result every time on one machine.
 
-    The services decide as they do in a running stack.
+    The services decide as they do in a running stack. Exit code 1 if a job was
+    refused, or if the event log breaks a rule of the system.
 
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
     $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson
@@ -105,12 +106,25 @@ def simulate(
     _say_who_waits(result)
     if audit is not None:
         complain_of(audit.found(drained=not result.waiting))
+    _complain_of_refused(result)
 
 
 def _say_who_waits(result: RunResult) -> None:
     if result.waiting:
         some = ", ".join(result.waiting[:NAMED]) + (" …" if len(result.waiting) > NAMED else "")
         say(f"{result.policy} never places {len(result.waiting)} of the jobs: {some}")
+
+
+def _complain_of_refused(result: RunResult) -> None:
+    """Raises Failure if jobs were refused: the figures are not about the whole workload."""
+    if not result.refused:
+        return
+    total = result.jobs["submitted"] + len(result.refused)
+    for job in result.refused[:NAMED]:
+        say(f"{duration(job.at_s):>8}  {job.number}/{total}  {job.name}  refused: {job.reason}")
+    if len(result.refused) > NAMED:
+        say(f"{'…':>8}  {len(result.refused) - NAMED} more")
+    raise Failure(f"{len(result.refused)} of {total} jobs were refused; figures are about the others")
 
 
 def _streamed(

@@ -55,7 +55,7 @@ def result_table(result: RunResult) -> Table:
         {
             "scenario": f"{result.scenario}, seed {result.seed}, rounds of {duration(result.round_s)}",
             "policy": result.policy,
-            "jobs": _by_name(result.jobs),
+            "jobs": _by_name(result.jobs | {"refused": len(result.refused)}),
             **{
                 in_words(name): measure(name, value)
                 for name, value in result.metrics.items()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from loadgen.fault_injection import Stack
-from loadgen.stack import OnAnswer
+from loadgen.submissions import OnAnswer
 from schemas.base import Event
 from schemas.events import (
     JobProfiled,

@@ -5,7 +5,7 @@ what it could not do while it ran, its plans have noted.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -39,13 +39,17 @@ def remarks_of(finished: Sequence[Finished]) -> dict[str, list[str]]:
     arms: dict[str, list[Finished]] = {}
     for one in finished:
         arms.setdefault(one.case.arm, []).append(one)
-    found = {arm: [*_by_options(runs[0]), *_by_results(runs), *_by_plans(runs)] for arm, runs in arms.items()}
+    found = {
+        arm: [*_by_refusals(runs), *_by_options(runs[0]), *_by_results(runs), *_by_plans(runs)]
+        for arm, runs in arms.items()
+    }
     return {arm: said for arm, said in found.items() if said}
 
 
-def workload_of(scenario: ScenarioFile, seed: int) -> Workload:
+def workload_of(scenario: ScenarioFile, seed: int, but: Collection[int] = ()) -> Workload:
+    """`but`: numbers of jobs that do not count, in order of arrival, from 1."""
     gpus = gpus_by_type(nodes_of(cluster_of(scenario)))
-    jobs = [job_spec(one.job) for one in arrivals(scenario, seed)]
+    jobs = [job_spec(one.job) for number, one in enumerate(arrivals(scenario, seed), 1) if number not in but]
     return Workload(
         jobs=len(jobs),
         several=sum(len(job.demand) > 1 for job in jobs),
@@ -63,11 +67,22 @@ def _alone(job: JobSpec, gpus: Mapping[GpuType, int]) -> int:
 # ---- what is said
 
 
+def _by_refusals(runs: Sequence[Finished]) -> Iterator[str]:
+    refused = sum(len(one.outcome.result.refused) for one in runs)
+    if refused:
+        jobs = refused + sum(len(one.outcome.jobs) for one in runs)
+        yield f"{refused} of {jobs} jobs were refused; figures are about the others"
+
+
 def _by_options(one: Finished) -> Iterator[str]:
     trial = one.case.trial
     if not isinstance(trial, Simulation):
         return
-    known = workload_of(trial.scenario, trial.seed)
+    known = workload_of(
+        trial.scenario, trial.seed, frozenset(job.number for job in one.outcome.result.refused)
+    )
+    if not known.jobs:
+        return
     name, chosen = parted(trial.policy)
     defaults = {field.name: field.default for field in msgspec.structs.fields(options_kind(name))}
     if RIGID not in defaults and not known.several:

@@ -41,6 +41,9 @@ OF_SEVERAL_MAKERS = (
     "**These runs were made by several versions, or on several kinds of processors. Such runs may differ for "
     "no other reason:**"
 )
+REFUSED_LISTED = 20
+"""refused jobs that a report names"""
+REFUSING = Bounded(unknown="jobs were refused")
 BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 """a link to a page that does not lie beside the report"""
 
@@ -167,12 +170,27 @@ def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) 
         yield "**A quick run, to see that everything works: its figures mean nothing.**"
     if failures:
         yield "\n".join(["**Runs that failed, and are missing from all figures:**", "", *_listed(failures)])
+    refused = list(_refused(finished))
+    if refused:
+        heading = "**Jobs that were refused when they came, and are missing from all figures:**"
+        yield "\n".join([heading, "", *_listed(refused[:REFUSED_LISTED])])
+        if len(refused) > REFUSED_LISTED:
+            yield f"{len(refused) - REFUSED_LISTED} more were refused."
     broken = [f"{one.case.trial}: {said}" for one in finished for said in one.outcome.violations]
     if broken:
         yield "\n".join(["**Event logs that break a rule:**", "", *_listed(broken)])
     found = makers([one.outcome.result for one in finished])
     if len(found) > 1:
         yield "\n".join([OF_SEVERAL_MAKERS, "", *_listed(found)])
+
+
+def _refused(finished: Iterable[Finished]) -> dict[str, None]:
+    """Each refused job of a scenario and seed once, though every policy did without it."""
+    return dict.fromkeys(
+        f"{one.outcome.result.scenario} seed {one.case.seed}: {job.name} at {job.at_s:g} s: {job.reason}"
+        for one in finished
+        for job in one.outcome.result.refused
+    )
 
 
 def makers(results: Iterable[RunResult]) -> list[str]:
@@ -223,9 +241,14 @@ def differences(notes: str) -> Iterator[Part]:
 
 
 def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:
+    """A bound is of all jobs, so it bounds no run that refused some."""
     bounds = {as_key(case.trial): run.outcome for case, run in done if isinstance(run.outcome, Bounded)}
+
+    def bound_of(trial: Simulation, outcome: Simulated) -> Bounded | None:
+        return REFUSING if outcome.result.refused else bounds.get(as_key(bounding_of(trial)))
+
     return [
-        Finished(case, run.outcome, bounds.get(as_key(bounding_of(case.trial))))
+        Finished(case, run.outcome, bound_of(case.trial, run.outcome))
         for case, run in done
         if isinstance(run.outcome, Simulated) and isinstance(case.trial, Simulation)
     ]

@@ -209,6 +209,28 @@ def test_a_workload_s_own_seed_holds_where_no_other_is_named(
     assert msgspec.json.decode(capfd.readouterr().out, type=Written).about["seeds"] == "7, 8"
 
 
+def test_refused_jobs_are_named_and_simulate_ends_with_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(SMALL.replace("name: second, workload: *vgg, gpus: 4", REFUSED))
+    words = ("--scenario", "small.yaml", "--json")
+    assert ran("simulate", *words, "--policy", "fifo") == 1
+    out, err = capfd.readouterr()
+    result = msgspec.json.decode(out, type=RunResult)
+    assert [(job.number, job.name) for job in result.refused] == [(2, "second")]
+    assert "     10s  2/2  second  refused: $.gpus: asks for at least 5 GPUs; the cluster has 4\n" in err
+    assert "1 of 2 jobs were refused; figures are about the others" in err
+    assert ran("compare", *words, "--policies", "fifo", "--seeds", "1", "--out", "out") == 0
+    report = Path("out/report.md").read_text()
+    assert "- `small seed 1: second at 10 s: $.gpus: asks for at least 5 GPUs; the cluster has 4`" in report
+    assert "- **fifo**: 1 of 2 jobs were refused; figures are about the others" in report
+    assert "There is no bound: jobs were refused." in report
+
+
+REFUSED = "name: second, workload: *vgg, gpus: 5"
+
+
 def test_a_result_has_every_job(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
     first, second = msgspec.json.decode(capfd.readouterr().out, type=RunResult).job_results

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from hopyard.lab.experiments.remarks import NOTES_SHOWN, remarks_of
+from hopyard.lab.experiments.remarks import NOTES_SHOWN, remarks_of, workload_of
 from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import NoteRow, Simulation
 from loadgen.scenarios import load_scenario
+from schemas.results import RefusedJob
 from schemas.scenarios import ListedWorkload, ScenarioFile
 from tests.hopyard.lab.experiment_builders import job, outcome, plan, small
 from tests.simulation.storms import SMALL, arriving
@@ -48,6 +49,24 @@ def test_notes_of_plans_are_shown_with_their_counts() -> None:
         "7 of 20 plans: note 2",
         "2 other notes of its plans, in the event logs",
     ]
+
+
+def test_refused_jobs_are_counted_and_take_no_part_in_what_else_is_said() -> None:
+    one = ran(load_scenario("hops-64"), "fifo")
+    first = RefusedJob(number=1, name="first", at_s=0.0, reason="$.gpus: too many")
+    refusing = [refused(one, first), refused(one, first)]
+    (said,) = remarks_of(refusing).values()
+    assert said[0] == "2 of 6 jobs were refused; figures are about the others"
+    whole, without = (workload_of(load_scenario("hops-64"), 1, but) for but in ((), {1}))
+    assert without.jobs == whole.jobs - 1
+    assert f" of {without.jobs} jobs list several" in said[1]
+    every = [msgspec.structs.replace(first, number=number) for number in range(1, whole.jobs + 1)]
+    assert len(remarks_of([refused(one, *every)])["fifo"]) == 1
+
+
+def refused(one: Finished, *jobs: RefusedJob) -> Finished:
+    result = msgspec.structs.replace(one.outcome.result, refused=jobs)
+    return msgspec.structs.replace(one, outcome=msgspec.structs.replace(one.outcome, result=result))
 
 
 def test_jobs_that_never_run_are_counted() -> None:
