@@ -46,9 +46,10 @@ def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[F
             _figure(group, arm, measure, found=found, at=at, reported=reported if index == 0 else {})
             for index, (group, members) in enumerate(groups_of(finished).items())
             for at, here in _places(members)
-            for arm, outcomes in arms_of(here).items()
+            for outcomes in [arms_of(here)]
+            for arm in outcomes
             for measure in (*HEADLINE, *FURTHER)
-            if (found := values_of(outcomes, measure.metric))
+            if (found := values_of(outcomes, measure.metric)[arm])
         ]
         + [
             _figure(group, arm, over, found=found, at=at, reported={})
@@ -56,7 +57,7 @@ def figures_of(finished: Sequence[Finished], reported: paper.Reported) -> list[F
             for at, here in _places(members)
             for arm in arms_of(here)
             for over in OVER_BOUND
-            if (found := headroom.ratios([one for one in here if one.case.arm == arm], over.metric))
+            if (found := headroom.ratios(here, over.metric)[arm])
         ]
         + [
             figure
@@ -160,8 +161,7 @@ def _summaries(finished: Sequence[Finished], measure: Measure) -> dict[str, dict
     """Arm → place → the measure in its unit."""
     found: dict[str, dict[float, Summary]] = {arm: {} for arm in arms_of(finished)}
     for place, here in places_of(finished).items():
-        for arm, outcomes in arms_of(here).items():
-            values = values_of(outcomes, measure.metric)
+        for arm, values in values_of(arms_of(here), measure.metric).items():
             if values:
                 found[arm][place] = summary([value / measure.scale for value in values])
     return found
@@ -225,12 +225,13 @@ def _settings(outcome: Simulated) -> list[str]:
 
 def _headline(outcomes: Mapping[str, Sequence[Simulated]], reported: paper.Reported, source: str) -> Table:
     """Our figures, and in the row below the paper's."""
+    cells = _cells(outcomes, HEADLINE)
     if not any(arm in reported for arm in outcomes):
-        cells = [[f"**{arm}**", *_cells(found, HEADLINE)] for arm, found in outcomes.items()]
-        return Table(["", *(f">{heading}" for heading in HEADINGS)], cells)
+        ours = [[f"**{arm}**", *found] for arm, found in cells.items()]
+        return Table(["", *(f">{heading}" for heading in HEADINGS)], ours)
     rows: list[list[str]] = []
-    for arm, found in outcomes.items():
-        rows.append([f"**{arm}**", "here", *_cells(found, HEADLINE)])
+    for arm, found in cells.items():
+        rows.append([f"**{arm}**", "here", *found])
         theirs = reported.get(arm)
         if theirs is not None:
             printed = [_said(theirs.get(measure.metric)) for measure in HEADLINE]
@@ -244,19 +245,22 @@ def _said(value: float | None) -> str:
 
 def _table(outcomes: Mapping[str, Sequence[Simulated]], measures: Sequence[Measure]) -> Table:
     """A row a measure, a column an arm."""
-    cells = {arm: _cells(found, measures) for arm, found in outcomes.items()}
+    cells = _cells(outcomes, measures)
     rows = [
         [measure.heading, *(cells[arm][index] for arm in outcomes)] for index, measure in enumerate(measures)
     ]
     return Table(["", *(f">{arm}" for arm in outcomes)], rows)
 
 
-def _cells(outcomes: Sequence[Simulated], measures: Sequence[Measure]) -> list[str]:
-    found = (values_of(outcomes, measure.metric) for measure in measures)
-    return [
-        spread(summary(values), measure.scale) if values else "–"
-        for values, measure in zip(found, measures, strict=True)
-    ]
+def _cells(outcomes: Mapping[str, Sequence[Simulated]], measures: Sequence[Measure]) -> dict[str, list[str]]:
+    """A cell a measure, by arm."""
+    found = [(measure, values_of(outcomes, measure.metric)) for measure in measures]
+    return {
+        arm: [
+            spread(summary(values[arm]), measure.scale) if values[arm] else "–" for measure, values in found
+        ]
+        for arm in outcomes
+    }
 
 
 def _differences(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[Part]:

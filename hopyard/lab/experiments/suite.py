@@ -27,7 +27,16 @@ from hopyard.lab.experiments.options import Options
 from hopyard.lab.report import parquet
 from hopyard.lab.report.document import Figure, Part, Report, Written, write
 from hopyard.lab.report.verdicts import Verdict, verdicts
-from hopyard.lab.runs.cases import Case, Finished, arms_of, as_key, bounding_of, groups_of, with_bounds
+from hopyard.lab.runs.cases import (
+    Case,
+    Finished,
+    arms_of,
+    as_key,
+    bounding_of,
+    comparable,
+    groups_of,
+    with_bounds,
+)
 from hopyard.lab.runs.pool import TrialPool, TrialRun
 from hopyard.lab.runs.trials import Bounded, Simulated, Simulation, Solved, plain
 from hopyard.local.signals import run_until_stopped
@@ -169,7 +178,8 @@ def _opening(plan: Plan, failures: Sequence[str], finished: Sequence[Finished]) 
     if plan.options.quick:
         yield "**A quick run, to see that everything works: its figures mean nothing.**"
     if failures:
-        yield "\n".join(["**Runs that failed, and are missing from all figures:**", "", *_listed(failures)])
+        heading = "**Runs that failed, and are missing from all figures; comparisons leave out their seeds:**"
+        yield "\n".join([heading, "", *_listed(failures)])
     refused = list(_refused(finished))
     if refused:
         heading = "**Jobs that were refused when they came, and are missing from all figures:**"
@@ -267,14 +277,14 @@ def _reported(
 
 def _asked(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     """One's own comparison: the paper has nothing about it."""
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(comparison.compared(finished, {}, "")), comparison.figures_of(finished, {}), _verdicts(finished)
     )
 
 
 def _own(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(comparison.compared(finished, {}, "")),
         [*comparison.figures_of(finished, {}), *hopyard_policy.restarts_apart(finished)],
@@ -284,7 +294,7 @@ def _own(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
 
 def _compare(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     source, reported = _reported(options, paper.TABLES)
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(comparison.compared(finished, reported, source)),
         comparison.figures_of(finished, reported),
@@ -294,7 +304,7 @@ def _compare(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Finding
 
 def _priorities(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
     source, reported = _reported(options, paper.PRIORITIES)
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(comparison.by_rule(finished, reported, source)),
         comparison.figures_of(finished, reported),
@@ -311,7 +321,7 @@ def _verdicts(finished: Sequence[Finished]) -> list[Verdict]:
 
 
 def _departures(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         [*comparison.by_rule(finished, {}, ""), *errors.predicted(finished)],
         [*comparison.figures_of(finished, {}), *errors.figures_of(finished)],
@@ -320,7 +330,7 @@ def _departures(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
 
 
 def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(comparison.swept(finished, "jobs per hour")),
         [*comparison.figures_of(finished, {}), *comparison.leads_of(finished)],
@@ -328,7 +338,7 @@ def _rates(_: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
 
 
 def _hadar(options: Options, done: Sequence[tuple[Case, TrialRun]]) -> Findings:
-    finished = simulations(done)
+    finished = comparable(simulations(done))
     return Findings(
         list(hadar.report(options, finished)), hadar.figures_of(options, finished), _verdicts(finished)
     )

@@ -8,7 +8,7 @@ from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import Finished, each_once, repeated, values_of
+from hopyard.lab.runs.cases import Finished, arms_of, at_shared_seeds, each_once, once, values_of
 from hopyard.lab.runs.trials import GpuTime, Simulated
 
 BOUNDED = tuple(measure for measure in HEADLINE if measure.metric in ("makespan_s", "jct_s_mean"))
@@ -47,21 +47,24 @@ def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
         return
     yield "### How far from the possible"
     headings = (f">{m.title}, {what}" for m in BOUNDED for what in (m.unit, "× the bound"))
-    rows = [["*the bound*", *_of_bound(known)]]
-    for arm in dict.fromkeys(one.case.arm for one in known):
-        here = [one for one in known if one.case.arm == arm]
-        cells = (cell for measure in BOUNDED for cell in _cells(here, measure))
-        rows.append([f"**{arm}**", *cells])
+    columns = [_columns(known, measure) for measure in BOUNDED]
+    rows = [
+        ["*the bound*", *_of_bound(known)],
+        *([f"**{arm}**", *(cell for column in columns for cell in column[arm])] for arm in arms_of(known)),
+    ]
     yield Table(["", *headings], rows)
     left = max(one.bound.left_out for one in known if one.bound is not None)
     yield ASSUMES + (f" {left} jobs that fit nowhere are left out of it." if left else "")
 
 
-def ratios(finished: Sequence[Finished], metric: str) -> list[float]:
-    """Metric / bound, one a seed that has both."""
-    runs = finished[:1] if repeated([one.outcome for one in finished]) else finished
-    pairs = ((one.outcome.result.metrics.get(metric), _bound(one, metric)) for one in runs)
-    return [value / bound for value, bound in pairs if value is not None and bound is not None]
+def ratios(finished: Sequence[Finished], metric: str) -> dict[str, list[float]]:
+    """Metric / bound by arm, one a shared seed that has both."""
+    found: dict[str, dict[int, float]] = {arm: {} for arm in arms_of(finished)}
+    for one in finished:
+        value, bound = one.outcome.result.metrics.get(metric), _bound(one, metric)
+        if value is not None and bound is not None:
+            found[one.case.arm][one.case.seed] = value / bound
+    return once(arms_of(finished), at_shared_seeds(found))
 
 
 def gpu_time(outcomes: Mapping[str, Sequence[Simulated]], prefix: str) -> Iterator[Part]:
@@ -112,11 +115,16 @@ def _of_bound(finished: Sequence[Finished]) -> Iterator[str]:
         yield figure(1.0)
 
 
-def _cells(finished: Sequence[Finished], measure: Measure) -> Iterator[str]:
-    values = values_of([one.outcome for one in finished], measure.metric)
-    yield spread(summary(values), measure.scale) if values else "–"
-    found = ratios(finished, measure.metric)
-    yield spread(summary(found)) if found else "–"
+def _columns(finished: Sequence[Finished], measure: Measure) -> dict[str, tuple[str, str]]:
+    """The measure and its ratio to the bound, by arm."""
+    values, over = values_of(arms_of(finished), measure.metric), ratios(finished, measure.metric)
+    return {
+        arm: (
+            spread(summary(found), measure.scale) if found else "–",
+            spread(summary(over[arm])) if over[arm] else "–",
+        )
+        for arm, found in values.items()
+    }
 
 
 def _bound(one: Finished, metric: str) -> float | None:

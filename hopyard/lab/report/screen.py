@@ -11,6 +11,7 @@ from hopyard.lab.report.measures import HEADLINE, spread
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, values_of
+from hopyard.lab.runs.trials import Simulated
 from hopyard.show.columns import Listing
 from hopyard.show.tables import facts_table, figures_table
 
@@ -35,7 +36,7 @@ def compared(
     for first in range(0, len(arms), BESIDE):
         if first:
             yield Text("")
-        yield _table(finished, arms[first : first + BESIDE])
+        yield _table(finished, outcomes, arms[first : first + BESIDE])
     if any(one.bound is not None and not one.bound.unknown for one in finished):
         yield Text("\n× bound: of what no scheduler could beat that knew everything; see the report", "dim")
     if found:
@@ -70,15 +71,16 @@ def _plain(text: str) -> str:
     return text.replace("*", "").replace("`", "")
 
 
-def _table(finished: Sequence[Finished], arms: Sequence[str]) -> Listing[Sequence[str]]:
-    members = {arm: [one for one in finished if one.case.arm == arm] for arm in arms}
+def _table(
+    finished: Sequence[Finished], outcomes: Mapping[str, Sequence[Simulated]], arms: Sequence[str]
+) -> Listing[Sequence[str]]:
     rows = []
     for measure in HEADLINE:
-        values = (values_of([one.outcome for one in found], measure.metric) for found in members.values())
-        rows.append([measure.heading, *(_cell(found, measure.scale) for found in values)])
-        over = [ratios(found, measure.metric) for found in members.values()] if measure in BOUNDED else []
-        if any(over):
-            rows.append(["  × bound", *(_cell(found, 1.0) for found in over)])
+        values = values_of(outcomes, measure.metric)
+        rows.append([measure.heading, *(_cell(values[arm], measure.scale) for arm in arms)])
+        over = ratios(finished, measure.metric) if measure in BOUNDED else {}
+        if any(over.get(arm) for arm in arms):
+            rows.append(["  × bound", *(_cell(over[arm], 1.0) for arm in arms)])
     return figures_table(["", *(f">{arm}" for arm in arms)], rows)
 
 

@@ -5,11 +5,11 @@ of these differences (Student's t). Two policies are apart where it does not con
 here less is better.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, says_little, spread
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import each_once, repeated, values_of
+from hopyard.lab.runs.cases import at_shared_seeds, by_seed, each_once, repeated, shared_seeds, values_of
 from hopyard.lab.runs.trials import Simulated
 from schemas.base import Message
 from shared.domain.states import JobState
@@ -65,18 +65,18 @@ def _unlike(outcomes: Mapping[str, Sequence[Simulated]]) -> bool:
 
 
 def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simulated]]) -> Verdict | None:
-    runs = zip(outcomes, each_once(*outcomes.values()), strict=True)
-    by_arm = {arm: _by_seed(found, measure) for arm, found in runs}
-    seeds = set.intersection(*(set(found) for found in by_arm.values()))
-    if not seeds:
+    runs = dict(zip(outcomes, each_once(*outcomes.values()), strict=True))
+    found = at_shared_seeds({arm: by_seed(each, measure.metric) for arm, each in runs.items()})
+    if not all(found.values()):
         return None
-    means = {arm: sum(found[seed] for seed in seeds) / len(seeds) for arm, found in by_arm.items()}
+    by_arm = {arm: [value / measure.scale for value in values] for arm, values in found.items()}
+    means = {arm: sum(values) / len(values) for arm, values in by_arm.items()}
     best, *rest = sorted(means, key=lambda arm: means[arm])
     others = tuple(
         Distance(
             arm=arm,
             mean=means[arm],
-            difference=summary([by_arm[arm][seed] - by_arm[best][seed] for seed in sorted(seeds)]),
+            difference=summary([one - other for one, other in zip(by_arm[arm], by_arm[best], strict=True)]),
         )
         for arm in rest
     )
@@ -89,15 +89,6 @@ def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simul
         others=others,
         text=_text(best, means[best], measure.unit, others),
     )
-
-
-def _by_seed(outcomes: Sequence[Simulated], measure: Measure) -> dict[int, float]:
-    """The figures by seed; runs without one are left out."""
-    return {
-        outcome.result.seed: value / measure.scale
-        for outcome in outcomes
-        if (value := outcome.result.metrics.get(measure.metric)) is not None
-    }
 
 
 def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
@@ -143,8 +134,8 @@ def in_short(found: Sequence[Verdict]) -> str:
 
 
 def warnings(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
-    """Warnings about a table that says little."""
-    return [*_of_other_jobs(outcomes), *_of_seeds(outcomes)]
+    """Warnings about a table that says little, or not of every seed."""
+    return [*_of_other_jobs(outcomes), *_of_fewer_seeds(outcomes), *_of_seeds(outcomes)]
 
 
 def _of_other_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
@@ -158,6 +149,20 @@ def _of_other_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     return [f"No verdict: figures are of different jobs, since not all policies completed the same ({said})."]
 
 
+def _of_fewer_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[str]:
+    every = sorted({outcome.result.seed for found in outcomes.values() for outcome in found})
+    measures: dict[tuple[int, ...], list[str]] = {}
+    for measure in HEADLINE:
+        values = {arm: by_seed(found, measure.metric) for arm, found in outcomes.items()}
+        if any(values.values()):
+            measures.setdefault(tuple(shared_seeds(values)), []).append(measure.title)
+    for seeds, titles in measures.items():
+        if list(seeds) != every:
+            which = _listed([*map(str, seeds)], "and")
+            shared = f"{'seeds' if len(seeds) > 1 else 'seed'} {which}" if seeds else "no seed"
+            yield f"Every policy has {', '.join(titles)} at {shared} only; other seeds are left out there."
+
+
 def _of_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     seeds = {outcome.result.seed for found in outcomes.values() for outcome in found}
     alike = [arm for arm, found in outcomes.items() if repeated(found)]
@@ -165,20 +170,17 @@ def _of_seeds(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
         return [f"All {len(seeds)} seeds gave the same run of every policy: there is no interval."]
     if alike:
         said = f"All seeds gave the same run of {_listed(alike, 'and')}, whose figures so have no interval."
-        return [said, *_of_interval(outcomes, len(seeds))]
-    return _of_interval(outcomes, len(seeds))
+        return [said, *_of_interval(outcomes)]
+    return _of_interval(outcomes)
 
 
-def _of_interval(outcomes: Mapping[str, Sequence[Simulated]], seeds: int) -> list[str]:
+def _of_interval(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
+    found = (values_of(outcomes, measure.metric) for measure in HEADLINE)
+    cells = [values for by_arm in found for values in by_arm.values() if values]
+    seeds = max(map(len, cells), default=0)
     if seeds == 1:
         return [f"One seed has no interval: a difference may be chance. Try --seeds {ENOUGH_SEEDS}."]
-    cells = [
-        summary(values)
-        for found in outcomes.values()
-        for measure in HEADLINE
-        if (values := values_of(found, measure.metric))
-    ]
-    vague = sum(says_little(cell) for cell in cells)
+    vague = sum(says_little(summary(values)) for values in cells)
     if not vague:
         return []
     more = ENOUGH_SEEDS if seeds < ENOUGH_SEEDS else 2 * seeds

@@ -4,7 +4,7 @@ An arm is a curve or a row of the report: a policy with its settings. The arms o
 with each other. Reports group finished runs by these.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -99,8 +99,41 @@ def each_once(*arms: Sequence[Simulated]) -> tuple[Sequence[Simulated], ...]:
     return tuple([one for one in found if one.result.seed == min(seeds)] for found in arms) if seeds else arms
 
 
-def values_of(outcomes: Sequence[Simulated], metric: str) -> list[float]:
-    """Values, one for each seed; runs without one are left out, and so are repetitions (`each_once`)."""
-    [runs] = each_once(outcomes)
-    found = (outcome.result.metrics.get(metric) for outcome in runs)
-    return [value for value in found if value is not None]
+def comparable(finished: Sequence[Finished]) -> list[Finished]:
+    """The runs at seeds that every arm beside them has, since runs may have failed; all if no seed is so."""
+    seeds: dict[tuple[str, float | None], dict[str, set[int]]] = {}
+    for one in finished:
+        case = one.case
+        seeds.setdefault((case.group, case.at), {}).setdefault(case.arm, set()).add(case.seed)
+    shared = {place: set.intersection(*by_arm.values()) for place, by_arm in seeds.items()}
+    places = ((one, shared[one.case.group, one.case.at]) for one in finished)
+    return [one for one, here in places if one.case.seed in here or not here]
+
+
+def by_seed(outcomes: Sequence[Simulated], metric: str) -> dict[int, float]:
+    """Runs without a value are left out."""
+    found = ((outcome.result.seed, outcome.result.metrics.get(metric)) for outcome in outcomes)
+    return {seed: value for seed, value in found if value is not None}
+
+
+def values_of(outcomes: Mapping[str, Sequence[Simulated]], metric: str) -> dict[str, list[float]]:
+    """Values by arm, of shared seeds; one where all seeds gave the same run."""
+    return once(outcomes, at_shared_seeds({arm: by_seed(found, metric) for arm, found in outcomes.items()}))
+
+
+def once(
+    outcomes: Mapping[str, Sequence[Simulated]], values: Mapping[str, list[float]]
+) -> dict[str, list[float]]:
+    """The values by arm, of a repeated run one: copies are no sample."""
+    return {arm: found[:1] if repeated(outcomes[arm]) else found for arm, found in values.items()}
+
+
+def at_shared_seeds(values: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
+    """Values by arm, of the seeds at which all arms have one that have any: means over others mislead."""
+    seeds = shared_seeds(values)
+    return {arm: [found[seed] for seed in seeds if seed in found] for arm, found in values.items()}
+
+
+def shared_seeds(values: Mapping[str, Mapping[int, float]]) -> list[int]:
+    having = [set(found) for found in values.values() if found]
+    return sorted(set.intersection(*having)) if having else []

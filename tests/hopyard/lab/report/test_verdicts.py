@@ -4,13 +4,15 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from hopyard.lab.experiments import comparison
+from hopyard.lab.report.document import Table
 from hopyard.lab.report.measures import says_little, spread
 from hopyard.lab.report.screen import compared
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, verdicts, warnings
-from hopyard.lab.runs.cases import Case, Finished, values_of
+from hopyard.lab.runs.cases import Case, Finished, comparable, values_of
 from hopyard.lab.runs.trials import Bounded, Simulated
-from tests.hopyard.lab.experiment_builders import job, outcome, trial
+from tests.hopyard.lab.experiment_builders import finished, job, outcome, trial
 
 HOUR_S = 3600.0
 
@@ -77,7 +79,7 @@ def test_seeds_that_give_the_same_run_of_every_policy_are_one_seed() -> None:
         assert "±" not in verdict.text
         assert all(one.difference.half_width is None for one in verdict.others)
     assert warnings(found) == ["All 3 seeds gave the same run of every policy: there is no interval."]
-    assert values_of(found["a"], "jct_s_mean") == [7200.0]
+    assert values_of(found, "jct_s_mean")["a"] == [7200.0]
 
 
 def test_a_policy_that_seeds_do_not_change_is_named() -> None:
@@ -85,6 +87,52 @@ def test_a_policy_that_seeds_do_not_change_is_named() -> None:
     assert warnings(found)[0] == "All seeds gave the same run of same, whose figures so have no interval."
     [jct] = [one for one in verdicts("all", found) if one.measure == "mean JCT"]
     assert len(jct.others[0].difference.values) == 3
+
+
+def test_table_figures_and_verdict_are_of_the_same_seeds() -> None:
+    """The third seed is that of a long workload, which sjf has no value for."""
+    found = outcomes(fifo=(2.0, 3.0, 10.0), sjf=(1.0, 2.0))
+    done = [
+        Finished(Case(group="all", arm=arm, trial=trial(arm, one.result.seed)), one, Bounded(jct_s_mean=1800))
+        for arm, each in found.items()
+        for one in each
+    ]
+    [verdict] = [one for one in verdicts("all", found) if one.measure == "mean JCT"]
+    assert (verdict.best, verdict.mean, verdict.others[0].mean) == ("sjf", 1.5, 2.5)
+    table = next(part for part in comparison.compared(done, {}, "") if isinstance(part, Table))
+    column = table.columns.index(">mean JCT, h")
+    assert [row[column].partition(" ")[0] for row in table.rows] == ["2.5", "1.5"]
+    figures = [one for one in comparison.figures_of(done, {}) if one.measure.startswith("mean JCT")]
+    assert {(one.arm, one.measure): one.mean for one in figures if one.group == "all"} == {
+        ("fifo", "mean JCT"): 2.5,
+        ("sjf", "mean JCT"): 1.5,
+        ("fifo", "mean JCT over its bound"): 5.0,
+        ("sjf", "mean JCT over its bound"): 3.0,
+    }
+    shown = "\n".join(map(str, compared("all", done, [], {})))
+    left_out = "max FTF ρ at seeds 1 and 2 only; other seeds are left out there."
+    assert left_out in warnings(found)[0]
+    assert left_out in shown
+
+
+def test_a_measure_that_one_policy_never_has_takes_no_seed_from_the_others() -> None:
+    found = outcomes(fifo=(2.0, 3.0), never=(1.0, 1.0))
+    for one in found["never"]:
+        one.result.metrics["jct_s_mean"] = None
+    assert values_of(found, "jct_s_mean") == {"fifo": [2.0 * HOUR_S, 3.0 * HOUR_S], "never": []}
+    assert not any("only" in said for said in warnings(found))
+
+
+def test_only_runs_at_seeds_that_every_policy_has_are_compared() -> None:
+    done = [finished("fifo", seed) for seed in (1, 2, 3)] + [finished("sjf", seed) for seed in (1, 3)]
+    elsewhere = [finished("fifo", 2, group="b"), finished("sjf", 3, group="b")]
+    assert [(one.case.arm, one.case.seed) for one in comparable(done)] == [
+        ("fifo", 1),
+        ("fifo", 3),
+        ("sjf", 1),
+        ("sjf", 3),
+    ]
+    assert comparable(elsewhere) == elsewhere
 
 
 def test_a_policy_alone_is_not_judged() -> None:
