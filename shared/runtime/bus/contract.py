@@ -23,13 +23,21 @@ class Record(msgspec.Struct, frozen=True):
 class Batch(list[Record]):
     """The facts on a reader's subjects up to the sequence `last`, without those that cannot be read.
 
-    `lacking`: sequences that the stream has lost, as far as the reader can tell.
+    `lacking`: sequences that the stream has lost, as far as the reader can tell. `forgotten`: sequences that
+    were trimmed and are in no archive.
     """
 
-    def __init__(self, records: Iterable[Record], last: int, lacking: Sequence[range] = ()) -> None:
+    def __init__(
+        self,
+        records: Iterable[Record],
+        last: int,
+        lacking: Sequence[range] = (),
+        forgotten: range = range(0),
+    ) -> None:
         super().__init__(records)
         self.last = last
         self.lacking = lacking
+        self.forgotten = forgotten
 
 
 class Unavailable(ConnectionError):

@@ -21,17 +21,18 @@ from schemas.base import Message, Question, Sample
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
-from shared.runtime.leadership import Candidate
+from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell.follower import Follower
 from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
 from shared.runtime.shell.quarantine import FatalFact, forget_released, quarantine_of, record_death
-from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
+from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in, unpacked
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
 BATCH = 256
@@ -45,6 +46,9 @@ RECORD_LIMIT_REAL_S = 5.0
 RECOVERY_LIMIT_REAL_S = 120.0
 """after this long a recovery fails, and says what was missing"""
 RECOVERY_ATTEMPTS = 100
+RELEASED = "has to handle a released fact in its place"
+ANOTHER_VERSION = "cannot read its snapshot, which is of another version"
+BEFORE = "Start the version again that wrote the snapshot. "
 DIGITS_MAX = 20
 """digits of a stored cursor, at most; a longer one is not read"""
 
@@ -78,6 +82,10 @@ class Shell:
         self._tickets = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._snapshot_seq = 0
+        # An agent does what is ordered now, not long ago, and one that joins late reads from the beginning.
+        self._needs_all = not (settings.allow_lost_facts or is_agent(service.name))
+        self._without_snapshot = ""
+        """why it replays the log from its beginning; empty: it began with a snapshot"""
         self._cursor = 0
         self._cursor_at = 0.0
         """cluster time of the last attempt to move it"""
@@ -175,6 +183,7 @@ class Shell:
             log.info(
                 "replaying for facts that were released", service=self._service.name, seqs=known.released
             )
+            self._without_snapshot = RELEASED
         else:
             await self._until_available(self._load_snapshot)
         stored = self._without_loss(self._bus.read(self._handling.seq, self._service.facts))
@@ -210,11 +219,38 @@ class Shell:
         return await look()
 
     async def _without_loss(self, batches: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
-        """The batches. Raises Damaged where the stream has lost facts, unless `allow_lost_facts` is set."""
+        """The batches. Raises Damaged where facts are lost, unless `allow_lost_facts` is set."""
         async for batch in batches:
             if batch.lacking and not self._settings.allow_lost_facts:
                 raise Damaged(f"{FACTS_STREAM} at NATS has lost facts {ranges_text(batch.lacking)}. {REMEDY}")
+            if batch.forgotten and self._needs_all:
+                raise await self._missing(batch.forgotten)
             yield batch
+
+    async def _missing(self, forgotten: range) -> Damaged | Deposed:
+        """The error for facts that it has to read, and that were trimmed and are in no archive.
+
+        An instance that follows may fall behind the leader's snapshot: its next life begins with that.
+        """
+        name, seqs = self._service.name, ranges_text([forgotten])
+        is_covered = await self._until_available(lambda: self._is_in_snapshot(forgotten))
+        if is_covered and self._without_snapshot != RELEASED:
+            return Deposed(f"facts {seqs} were trimmed before this instance had read them")
+        why = self._without_snapshot or "is behind the beginning of the stream"
+        moved = f"Put files that were moved out of {self._settings.archive} back. "
+        return Damaged(
+            f"{name} {why}, and facts {seqs}, which it needs, are neither at NATS nor in the archive. "
+            f"{moved if self._settings.archive else ''}"
+            f"{BEFORE if self._without_snapshot == ANOTHER_VERSION else ''}{REMEDY}"
+        )
+
+    async def _is_in_snapshot(self, seqs: range) -> bool:
+        """Whether a snapshot that can be read has the effects of these facts. Raises Unavailable."""
+        try:
+            blob = await self._bus.load(self._service.name)
+            return blob is not None and unpacked(blob, type(self._core.state))[0] >= seqs[-1]
+        except (DamagedBlob, UnreadableSnapshot):
+            return False
 
     async def _stored_cursor(self) -> int:
         """The cursor that the last life stored; 0 where there is none that can be read.
@@ -286,8 +322,10 @@ class Shell:
             blob = await self._bus.load(self._service.name)
         except DamagedBlob as error:
             log.warning("snapshot is damaged, replaying the stream", reason=str(error))
+            self._without_snapshot = "cannot read its snapshot, which is damaged"
             return
         if blob is None:
+            self._without_snapshot = "has no snapshot"
             return
         try:
             if self._settings.allow_lost_facts and seq_in(blob) > await self._bus.last_seq():
@@ -296,6 +334,7 @@ class Shell:
             self._handling.restore(blob)
         except UnreadableSnapshot as error:
             log.warning("snapshot of another version, replaying the stream", reason=str(error))
+            self._without_snapshot = ANOTHER_VERSION
             return
         self._snapshot_seq = self._handling.seq
         self._cursor = max(self._cursor, self._snapshot_seq)  # a crash may come between snapshot and cursor

@@ -23,8 +23,8 @@ class ArchivedFacts(NamedTuple):
     upto: int
     """sequence at which the stretch ends"""
     found: list[Raw]
-    forgotten: int
-    """facts that were in no archive when they were dropped"""
+    forgotten: range
+    """sequences of facts that were trimmed and are in no archive"""
 
 
 async def archived_after(connection: Connection, after: int, first: int, *, may_lack: bool) -> ArchivedFacts:
@@ -36,18 +36,18 @@ async def archived_after(connection: Connection, after: int, first: int, *, may_
     if connection.is_agents:
         return await _of_node(connection, after, first)
     if not connection.settings.archive:
-        return ArchivedFacts(first - 1, [], first - 1 - after)
+        return ArchivedFacts(first - 1, [], range(after + 1, first))
     page = await _page(connection, ReadArchive(after=after))
     _check(connection, page, may_lack=may_lack)
     if page.upto <= after and page.begins <= after + 1:
         gone = "its last files are gone" if page.begins else "it is empty"
         _report_lost(connection, [range(after + 1, first)], gone, may_lack=may_lack)
-        return ArchivedFacts(first - 1, [], 0)
-    if page.upto <= after:
+        return ArchivedFacts(first - 1, [], range(0))
+    if page.upto <= after or page.begins > first:
         upto = min(page.begins, first) - 1
-        return ArchivedFacts(upto, [], upto - after)
+        return ArchivedFacts(upto, [], range(after + 1, upto + 1))
     found = [Raw(one.seq, one.subject, one.data) for one in page.messages]
-    return ArchivedFacts(page.upto, found, max(page.begins - 1 - after, 0))
+    return ArchivedFacts(page.upto, found, range(after + 1, page.begins))
 
 
 async def archived_at(connection: Connection, seqs: Sequence[int]) -> list[Raw]:
@@ -99,8 +99,8 @@ async def _of_node(connection: Connection, after: int, first: int) -> ArchivedFa
         raise Lost(repr(error)) from error
     found = [Raw(row.seq, row.subject, row.data) for row in older.rows]
     if older.upto <= after:
-        return ArchivedFacts(first - 1, found, first - 1 - after)
-    return ArchivedFacts(older.upto, found, 0)
+        return ArchivedFacts(first - 1, found, range(after + 1, first))
+    return ArchivedFacts(older.upto, found, range(0))
 
 
 async def first_of(connection: Connection) -> int:

@@ -261,10 +261,11 @@ class JetStreamFacts:
                 connection, after, first, may_lack=connection.settings.allow_lost_facts
             )
             if older.forgotten:
-                connection.counts.facts_forgotten += older.forgotten
-                connection.log.error("facts are in no archive", after=after, count=older.forgotten)
+                connection.counts.facts_forgotten += len(older.forgotten)
+                connection.log.error("facts are in no archive", after=after, count=len(older.forgotten))
             after = older.upto
-            yield Batch(await self._records([raw for raw in older.found if passes(raw.subject)]), after)
+            records = await self._records([raw for raw in older.found if passes(raw.subject)])
+            yield Batch(records, after, forgotten=older.forgotten)
 
     async def _from_stream(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Pulled, None]:
         """What one consumer brings, until it is lost. Raises Lost."""

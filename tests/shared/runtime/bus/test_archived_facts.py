@@ -84,3 +84,32 @@ async def test_a_reader_that_may_lack_facts_goes_on_after_missing_files(
 async def test_facts_of_more_bytes_than_a_page_are_all_fetched(live: JetStreamNet, tmp_path: Path) -> None:
     bus = await trimmed(live, tmp_path, size=600_000)
     assert [record.seq for record in await bus.fetch(range(1, FACTS + 1))] == list(range(1, FACTS + 1))
+
+
+async def forgotten(bus: JetStreamBus) -> range:
+    """The sequences that a reader of all facts is told are nowhere."""
+    return (await anext(bus.read(0, FACT_SUBJECTS))).forgotten
+
+
+async def test_readers_are_told_of_moved_files(live: JetStreamNet, tmp_path: Path) -> None:
+    bus = await trimmed(live, tmp_path)
+    (tmp_path / FILES[0].name).unlink()
+    assert await forgotten(bus) == range(1, 6)
+    assert await read(bus) == list(range(6, FACTS + 1))
+
+
+async def test_readers_are_told_of_what_was_trimmed_without_an_archive(
+    live: JetStreamNet, tmp_path: Path
+) -> None:
+    bus = await trimmed(live, tmp_path)
+    bus._connection.settings = msgspec.structs.replace(live.settings, archive="")
+    assert await forgotten(bus) == range(1, 11)
+
+
+async def test_the_stream_has_what_no_file_has_any_more(live: JetStreamNet, tmp_path: Path) -> None:
+    bus = await trimmed(live, tmp_path)
+    for one in FILES:
+        (tmp_path / one.name).unlink()
+    rows = await bus.stored(FACTS_STREAM, DROPPED, FACTS, BYTES_AT_MOST)
+    ArchiveReader(tmp_path).write(Segment(ArchiveKind.FACTS, 16, FACTS), rows[5:])
+    assert await read(bus) == list(range(DROPPED + 1, FACTS + 1))
