@@ -20,20 +20,24 @@ from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack_settings import HOST
 from hopyard.show.tables import did_text, service_text, status_facts
+from hopyard.show.units import duration
 from schemas.base import Event, Message
 from schemas.codec import Malformed
 from schemas.events import PlanPublished
 from schemas.quarantine import Death
-from schemas.subjects import AGENT, FACTS_STREAM
+from schemas.subjects import AGENT, FACTS_STREAM, OF_NODES
 from schemas.views import PolicyChoice, Problem, Readiness, ServiceState
 from shared.domain.audit import Audit
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.integrity import flaws, lost_facts
 from shared.runtime.damage import REMEDY, ranges_text
+from shared.runtime.process.clock_sync import TOLERATED_S
 
 TIMEOUT_S = 5.0
 NATS_PORT = 4222
+LOOKED_AT = 50
+"""newest facts by which the clock is checked"""
 NAMED_AT_MOST = 20
 """largest number of violations that are named"""
 
@@ -63,6 +67,7 @@ async def diagnose(url: str, stack: StackFile | None, versions: dict[str, str]) 
         if api.ok:
             checks += [
                 await _check("nodes", lambda: _nodes(client)),
+                await _check("clock", lambda: _clock(client)),
                 await _check("policy", lambda: _policy(client)),
                 await _check("event log", lambda: _log(client)),
             ]
@@ -106,6 +111,22 @@ async def _nodes(client: Client) -> str:
     if any(view.state == "lost" and (view.node.until is None or now < view.node.until) for view in nodes):
         raise _CheckFailed(text)
     return text
+
+
+async def _clock(client: Client) -> str:
+    """From a time before the newest facts of services, no round opens and no plan is made."""
+    facts = [fact async for line in client.events(tail=LOOKED_AT) if (fact := _known(line)) is not None]
+    newest = max((fact.at for fact in facts if fact.tag().split(".")[0] not in OF_NODES), default=0.0)
+    clock = client.clock
+    if clock is None:
+        return "not known"
+    behind_s = (newest - clock.now) / clock.speed
+    if behind_s > TOLERATED_S:
+        raise _CheckFailed(
+            f"cluster time is {duration(behind_s)} behind the newest fact: nothing is planned until then; "
+            "stop `hopyard up`, and start it again"
+        )
+    return "cluster time is beyond the newest fact"
 
 
 async def _policy(client: Client) -> str:

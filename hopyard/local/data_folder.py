@@ -150,8 +150,12 @@ def clock_origin(data: Path, speed: float, now: float) -> float:
     clock = _clock_in(data)
     reached = 0.0 if clock is None else (now - clock.origin) * clock.speed
     origin = now - reached / speed
-    owner_only.write(data / CLOCK, _line(ClockFile(origin=origin, speed=speed)))
+    write_clock(data, origin, speed)
     return origin
+
+
+def write_clock(data: Path, origin: float, speed: float) -> None:
+    owner_only.write(data / CLOCK, _line(ClockFile(origin=origin, speed=speed)))
 
 
 def _clock_in(data: Path) -> ClockFile | None:

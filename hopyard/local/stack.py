@@ -18,6 +18,7 @@ import msgspec
 from hopyard.failures import Invalid, NotReady
 from hopyard.local.accounts import accounts_in, ensure_accounts, is_expelled, stamp_of
 from hopyard.local.child import Program
+from hopyard.local.clock import going_on
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link
 from hopyard.local.damage import check_streams
 from hopyard.local.data_folder import StackFile, close_contents, close_to_others
@@ -138,6 +139,7 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
         await start_nats(stack.nats, say)
         at_nats = msgspec.structs.replace(settings, **stack.at_nats())
         await check_streams(spec.data, at_nats, say, spec.nats_servers)
+        spec = await going_on(spec, at_nats, say)
         await start_all(_programs(spec, stack), stack.template, stack.running)
         async with _kept(stack, spec.restarts, say, known):
             await _until_ready(stack)

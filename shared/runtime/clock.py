@@ -8,6 +8,9 @@ from typing import Protocol
 
 from schemas.settings import Settings
 
+SLOWED = 0.5
+"""pace of a cluster time that is ahead, as a share of its usual one"""
+
 
 class Alarm(Protocol):
     def cancel(self) -> None: ...
@@ -46,26 +49,51 @@ class ScaledClock:
     """Wall time that runs `speed` times as fast, counted from `origin` (Unix seconds).
 
     Every process with the same two numbers reads the same time. Origin 0 at speed 1 is Unix time. Setting
-    the machine's clock does not change it; `set_right` does.
+    the machine's clock does not change it; `set_right` does. Once it was read, cluster time never goes back:
+    where it is ahead it goes slower until the difference is gone.
     """
 
-    def __init__(self, *, origin: float = 0.0, speed: float = 1.0) -> None:
+    def __init__(
+        self, *, origin: float = 0.0, speed: float = 1.0, since_boot: Callable[[], float] = _since_boot
+    ) -> None:
         if not speed > 0:
             raise ValueError(f"speed must be above 0, not {speed}")
         self._origin = origin
         self._speed = speed
-        self._began = time.time() - _since_boot()
+        self._since_boot = since_boot
+        self._began = time.time() - since_boot()
+        self._was_read = False
+        self._ahead = 0.0, 0.0
+        """by how many real seconds cluster time was ahead of Unix time, and when (seconds since boot)"""
 
     def unix(self) -> float:
         """Unix time by this clock."""
-        return self._began + _since_boot()
+        return self._began + self._since_boot()
 
     def set_right(self, ahead_s: float) -> None:
-        """Set the clock back by `ahead_s` real seconds, by which it was found to be ahead."""
+        """Set the clock back by `ahead_s` real seconds, by which it was found to be ahead.
+
+        Unix time is right at once, and cluster time too, unless it would go back.
+        """
         self._began -= ahead_s
+        if self._was_read:
+            self._be_ahead(self.ahead_s() + ahead_s)
+
+    def go_on_from(self, reached: float) -> None:
+        """Go on from a cluster time that was reached before, if that is ahead of now."""
+        self._be_ahead(max(reached / self._speed - (self.unix() - self._origin), self.ahead_s()))
+
+    def ahead_s(self) -> float:
+        """Real seconds by which cluster time is still ahead of Unix time."""
+        ahead_s, since = self._ahead
+        return max(ahead_s - (1.0 - SLOWED) * (self._since_boot() - since), 0.0)
+
+    def _be_ahead(self, ahead_s: float) -> None:
+        self._ahead = max(ahead_s, 0.0), self._since_boot()
 
     def now(self) -> float:
-        return (self.unix() - self._origin) * self._speed
+        self._was_read = True
+        return (self.unix() + self.ahead_s() - self._origin) * self._speed
 
     async def sleep(self, cluster_s: float) -> None:
         await asyncio.sleep(max(cluster_s, 0.0) / self._speed)

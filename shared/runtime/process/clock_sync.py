@@ -1,6 +1,8 @@
 """Corrects the clock of each process by that of NATS, so that a machine with a wrong clock does no harm.
 
-A difference of less than a second is left alone: machines that follow a time server differ by less.
+A difference of less than a second is left alone: machines that follow a time server differ by less. Cluster
+time does not go back with the clock of NATS, since no round opens before the end of the newest one. It goes
+slower until the difference is gone.
 """
 
 import asyncio
@@ -9,7 +11,7 @@ import structlog
 
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.clock import ScaledClock
+from shared.runtime.clock import SLOWED, ScaledClock
 
 TOLERATED_S = 1.0
 EVERY_REAL_S = 60.0
@@ -23,6 +25,20 @@ async def correct_clock(clock: ScaledClock, bus: JetStreamBus) -> None:
     if abs(ahead_s) > max(TOLERATED_S, 2 * error_s):
         log.warning("the clock of this machine is wrong, as NATS has it", ahead_s=ahead_s)
         clock.set_right(ahead_s)
+        _say_if_slowed(clock)
+
+
+async def go_on_from_newest(clock: ScaledClock, bus: JetStreamBus) -> None:
+    """Begin no earlier than the newest fact of a service, by whichever clock. Raises Unavailable."""
+    reached = await bus.reached()
+    if reached - clock.now() > clock.cluster_s(TOLERATED_S):
+        clock.go_on_from(reached)
+        _say_if_slowed(clock)
+
+
+def _say_if_slowed(clock: ScaledClock) -> None:
+    if ahead_s := clock.ahead_s():
+        log.warning("cluster time goes slower, since it is ahead", ahead_s=ahead_s, pace=SLOWED)
 
 
 async def keep_clock_correct(clock: ScaledClock, bus: JetStreamBus) -> None:

@@ -22,7 +22,7 @@ from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import LiveOffload
-from shared.runtime.process.clock_sync import correct_clock, keep_clock_correct
+from shared.runtime.process.clock_sync import correct_clock, go_on_from_newest, keep_clock_correct
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
@@ -102,6 +102,8 @@ async def _live_with(life: Life, build: Build, settings: Settings, *, first: boo
         steps.begin("the time of NATS")
         with contextlib.suppress(Unavailable):  # `keep_clock_correct` tries again
             await correct_clock(clock, bus)
+            if name in NAMES:  # an agent's account reads nothing of services
+                await go_on_from_newest(clock, bus)
         async with (
             while_running(keep_clock_correct(clock, bus)),
             reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,

@@ -11,6 +11,7 @@ from shared.runtime.bus.jetstream.facts import JetStreamFacts
 from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.bus.jetstream.node_reads import NodeReads, until_answered
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
+from shared.runtime.bus.jetstream.reached import reached
 from shared.runtime.bus.jetstream.samples import JetStreamSamples
 from shared.runtime.bus.jetstream.state import JetStreamState
 from shared.runtime.bus.jetstream.streams import ensure, keep_memory_streams, makes_streams
@@ -71,6 +72,10 @@ class JetStreamBus(JetStreamFacts, JetStreamSamples, JetStreamQuestions, JetStre
         Raises Unavailable.
         """
         return await self._connection.time_ahead(now)
+
+    async def reached(self) -> float:
+        """The latest cluster time in the newest facts of services; 0: no facts. Raises Unavailable."""
+        return await reached(self._connection)
 
     async def close(self) -> None:
         if self._memory_streams is not None:
