@@ -11,7 +11,7 @@ import structlog
 
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.clock import SLOWED, ScaledClock
+from shared.runtime.clock import SLOWED, Clock, ScaledClock
 
 TOLERATED_S = 1.0
 EVERY_REAL_S = 60.0
@@ -34,6 +34,15 @@ async def go_on_from_newest(clock: ScaledClock, bus: JetStreamBus) -> None:
     if reached - clock.now() > clock.cluster_s(TOLERATED_S):
         clock.go_on_from(reached)
         _say_if_slowed(clock)
+
+
+def clock_troubles(clock: Clock) -> tuple[str, ...]:
+    """What a report says of a clock that goes slower."""
+    ahead_s = clock.ahead_s() if isinstance(clock, ScaledClock) else 0.0
+    slower = (
+        f"cluster time is {ahead_s:,.0f} s ahead of the clock of NATS, and goes at {SLOWED:g} of its speed"
+    )
+    return (slower,) if ahead_s > TOLERATED_S else ()
 
 
 def _say_if_slowed(clock: ScaledClock) -> None:

@@ -22,7 +22,12 @@ from shared.runtime.clock import ScaledClock, unix_by
 from shared.runtime.damage import EXIT_CODE, Damaged, leaf_of
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.offload import LiveOffload
-from shared.runtime.process.clock_sync import correct_clock, go_on_from_newest, keep_clock_correct
+from shared.runtime.process.clock_sync import (
+    clock_troubles,
+    correct_clock,
+    go_on_from_newest,
+    keep_clock_correct,
+)
 from shared.runtime.process.joining import announce, check_protocol
 from shared.runtime.process.logs import configure_logs
 from shared.runtime.process.reports import NAMES, Reporter, reported
@@ -198,7 +203,7 @@ def _reporting(
         leads=shell.leads,
         worked_at=lambda: shell.progress.worked_at,
         last_activity=lambda: shell.progress.last_activity,
-        troubles=service.troubles,
+        troubles=lambda: (*service.troubles(), *clock_troubles(ports.clock)),
     )
     yield watch(
         shell,

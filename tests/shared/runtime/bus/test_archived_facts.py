@@ -87,18 +87,18 @@ async def test_facts_of_more_bytes_than_a_page_are_all_fetched(live: JetStreamNe
 
 
 async def forgotten(bus: JetStreamBus) -> range:
-    """The sequences that a reader of all facts is told are nowhere."""
+    """Sequences that are nowhere, as a reader of all facts knows."""
     return (await anext(bus.read(0, FACT_SUBJECTS))).forgotten
 
 
-async def test_readers_are_told_of_moved_files(live: JetStreamNet, tmp_path: Path) -> None:
+async def test_readers_know_of_moved_files(live: JetStreamNet, tmp_path: Path) -> None:
     bus = await trimmed(live, tmp_path)
     (tmp_path / FILES[0].name).unlink()
     assert await forgotten(bus) == range(1, 6)
     assert await read(bus) == list(range(6, FACTS + 1))
 
 
-async def test_readers_are_told_of_what_was_trimmed_without_an_archive(
+async def test_readers_know_of_what_was_trimmed_without_an_archive(
     live: JetStreamNet, tmp_path: Path
 ) -> None:
     bus = await trimmed(live, tmp_path)

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.events import PolicyChosen
 from shared.runtime.clock import ScaledClock
-from shared.runtime.process.clock_sync import TOLERATED_S, correct_clock, go_on_from_newest
+from shared.runtime.process.clock_sync import TOLERATED_S, clock_troubles, correct_clock, go_on_from_newest
 from tests.bus_nets import JetStreamNet
 from tests.shared.runtime.shell.stages import drained
 
@@ -34,6 +34,8 @@ async def test_cluster_time_does_not_go_back_with_the_clock_of_nats(live: JetStr
     assert abs(clock.unix() - ScaledClock().unix()) < TOLERATED_S
     assert reached <= clock.now() < reached + 60.0
     assert clock.ahead_s() == pytest.approx(3600.0, abs=60.0)
+    assert "goes at 0.5 of its speed" in " ".join(clock_troubles(clock))
+    assert clock_troubles(ScaledClock()) == ()
 
 
 async def test_a_service_begins_no_earlier_than_the_newest_fact(live: JetStreamNet) -> None:
