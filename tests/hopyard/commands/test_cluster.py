@@ -205,6 +205,7 @@ def test_diag_is_content_with_a_healthy_stack(hopyard: Hopyard, api: CannedApi) 
         "API",
         "services",
         "nodes",
+        "clock",
         "policy",
         "event log",
     ]
