@@ -19,7 +19,6 @@ def machine_facts(folder: Path) -> dict[str, str]:
         "processor": _processor(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB",
         "system": platform.platform(),
-        "interpreter": f"Python {platform.python_version()}, {platform.python_compiler()}",
         "load before": f"{busy:.1f}",
         "disk sync": f"{sync_s(folder) * 1000:.2g}ms",
     }

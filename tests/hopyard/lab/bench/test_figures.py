@@ -41,5 +41,4 @@ def test_every_figure_that_can_be_named_can_be_measured() -> None:
 def test_the_machine_is_described_and_its_disk_timed(tmp_path: Path) -> None:
     facts = machine_facts(tmp_path)
     assert facts["disk sync"].endswith("ms")
-    assert facts["interpreter"].startswith("Python 3.")
     assert int(facts["cores"]) > 0
