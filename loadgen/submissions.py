@@ -16,7 +16,7 @@ def ignored_answer(_: object) -> None: ...
 
 
 class Submissions:
-    """Those of one run, each asked for and answered in order of arrival."""
+    """The submissions of one run. Each is asked for, and then answered, in order of arrival."""
 
     def __init__(self, on_answer: OnAnswer = ignored_answer) -> None:
         self.refused: list[RefusedJob] = []

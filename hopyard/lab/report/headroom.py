@@ -8,7 +8,7 @@ from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import Finished, arms_of, at_shared_seeds, each_once, once, values_of
+from hopyard.lab.runs.cases import Finished, arms_of, at_shared_seeds, each_once, values_of, without_copies
 from hopyard.lab.runs.trials import GpuTime, Simulated
 
 BOUNDED = tuple(measure for measure in HEADLINE if measure.metric in ("makespan_s", "jct_s_mean"))
@@ -64,7 +64,7 @@ def ratios(finished: Sequence[Finished], metric: str) -> dict[str, list[float]]:
         value, bound = one.outcome.result.metrics.get(metric), _bound(one, metric)
         if value is not None and bound is not None:
             found[one.case.arm][one.case.seed] = value / bound
-    return once(arms_of(finished), at_shared_seeds(found))
+    return without_copies(arms_of(finished), at_shared_seeds(found))
 
 
 def gpu_time(outcomes: Mapping[str, Sequence[Simulated]], prefix: str) -> Iterator[Part]:

@@ -118,13 +118,15 @@ def by_seed(outcomes: Sequence[Simulated], metric: str) -> dict[int, float]:
 
 def values_of(outcomes: Mapping[str, Sequence[Simulated]], metric: str) -> dict[str, list[float]]:
     """Values by arm, of shared seeds; one where all seeds gave the same run."""
-    return once(outcomes, at_shared_seeds({arm: by_seed(found, metric) for arm, found in outcomes.items()}))
+    return without_copies(
+        outcomes, at_shared_seeds({arm: by_seed(found, metric) for arm, found in outcomes.items()})
+    )
 
 
-def once(
+def without_copies(
     outcomes: Mapping[str, Sequence[Simulated]], values: Mapping[str, list[float]]
 ) -> dict[str, list[float]]:
-    """The values by arm, of a repeated run one: copies are no sample."""
+    """The values by arm; only one of a run that every seed repeats, since copies are no sample."""
     return {arm: found[:1] if repeated(outcomes[arm]) else found for arm, found in values.items()}
 
 

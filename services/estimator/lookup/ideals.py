@@ -25,7 +25,7 @@ _Known = dict[_Counts, float | None]
 
 
 class Alike(msgspec.Struct, frozen=True):
-    """Gangs of lockstep, one row each, all of workloads that theory knows on their kind of node."""
+    """Gangs in lockstep, a row each. Theory knows their workloads on their kinds of node."""
 
     workload: Whole
     """number of the fingerprint"""
