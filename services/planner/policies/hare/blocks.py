@@ -195,8 +195,8 @@ class _Plan:
                 break
             if found and self._cost(number, offer, min([each_s[gpu] for gpu in offer.gpus]), ()) >= found[0]:
                 continue  # a round is no shorter than its shortest task
-            own = _dealt(number, job, offer.gpus, each_s, self._preferred(job))
-            if own is None or own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
+            own = self._in_time(number, job, offer.gpus, each_s)
+            if own is None:
                 continue
             cost = self._cost(number, offer, own.round_s, own.tasks) + self._displaced_s(number, offer, own)
             if found is None or cost < found[0]:
@@ -206,6 +206,16 @@ class _Plan:
             self._assign(job, own, offer.room or self._new_room(offer, own))
             for gpu in own.tasks:
                 self._add_resident(job, gpu)
+
+    def _in_time(
+        self, number: int, job: BlockJob, gpus: Sequence[int], each_s: Sequence[float]
+    ) -> Block | None:
+        """The job's tasks dealt to those of these GPUs where its round is not too long; None: to none."""
+        own = _dealt(number, job, gpus, each_s, self._preferred(job))
+        while own is not None and own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
+            gpus = [gpu for gpu in gpus if own.round_s <= self._longest_s[gpu]]
+            own = _dealt(number, job, gpus, each_s, self._preferred(job))
+        return own
 
     def _free(self, job: BlockJob) -> list[float]:
         """By GPU: the share of its time that the job could have; 0: the job may not have tasks there."""

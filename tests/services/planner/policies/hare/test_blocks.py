@@ -365,6 +365,16 @@ def test_jobs_that_keep_a_gpu_are_counted_before_those_that_come_to_it() -> None
     assert residents(plan_of([*others, stays, stays], 2, residents_max=1, held=held)) == {0: 2, 1: 1}
 
 
+def test_a_round_too_long_for_one_gpu_is_dealt_to_the_others() -> None:
+    """GPU 1 has a fast job: the third may have no tasks there, and has room on GPU 0."""
+    queue = [
+        wants(6, 1.7, 5.6, exchange_s=2.0),
+        wants(1, np.inf, 0.1, exchange_s=2.0),
+        wants(4, 1.7, 2.5),
+    ]
+    assert [one.tasks for one in plan_of(queue, 2)] == [{0: 5, 1: 1}, {1: 1}, {0: 4}]
+
+
 def residents(plan: list[Block]) -> Counter[int]:
     return Counter(gpu for one in plan for gpu in one.tasks)
 

@@ -16,6 +16,7 @@ from services.planner.policies.contract.view import ViewJob, ViewNode
 from services.planner.policies.hops.policy import gains
 from services.planner.policies.kit.priority import ranked, weights
 from services.planner.policies.kit.window import adjusted, service_window
+from shared.domain.sums import plain_sum
 from tests.services.planner.planner_builders import FAST, MODELLED, SLOW, decide, job, node, view
 
 SIGMA = 1.4
@@ -71,11 +72,11 @@ def test_the_adjusted_window_is_the_window_and_then_fitting_jobs_in_the_order_of
     length = service_window(queue, gpus)
     window = adjusted(queue, length, idle)
     admitted = window[length:]
-    mean = sum(entry.sensitivity for entry in queue) / max(len(queue), 1)
+    mean = plain_sum(entry.sensitivity for entry in queue) / max(len(queue), 1)
     eligible = [entry for entry in queue[length:] if entry.sensitivity < mean and entry.demand[0] <= idle]
     assert window[:length] == queue[:length]
     assert admitted == eligible[: len(admitted)]
-    too_sensitive = window and sum(entry.sensitivity for entry in window) / len(window) > mean
+    too_sensitive = window and plain_sum(entry.sensitivity for entry in window) / len(window) > mean
     assert admitted == eligible or not too_sensitive
 
 
