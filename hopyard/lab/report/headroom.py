@@ -21,6 +21,9 @@ ASSUMES = (
     "schedule need reach it."
 )
 
+NOISE = 1e-3
+"""a run may be below its bound by this share, since true speeds are means over draws"""
+
 PARTS: Mapping[str, str] = {
     "useful": "useful, on the best type",
     "slower_types": "slower types",
@@ -55,16 +58,36 @@ def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
     yield Table(["", *headings], rows)
     left = max(one.bound.left_out for one in known if one.bound is not None)
     yield ASSUMES + (f" {left} jobs that fit nowhere are left out of it." if left else "")
+    yield from (f"> {said}" for said in faults(finished))
+
+
+def faults(finished: Sequence[Finished]) -> Iterator[str]:
+    """A sentence on each arm and measure with runs below their bound."""
+    for measure in BOUNDED:
+        for arm, by_seed in _ratios(finished, measure.metric).items():
+            below = {seed: ratio for seed, ratio in by_seed.items() if ratio < 1.0 - NOISE}
+            if below:
+                seed = min(below, key=lambda each: below[each])
+                yield (
+                    f"{arm} is below the bound of its {measure.title} in {len(below)} of {len(by_seed)} runs "
+                    f"(× {figure(below[seed])} at seed {seed}). Unless its jobs train with unlike shares, in "
+                    "copies or in turns, that bound is wrong: please report it."
+                )
 
 
 def ratios(finished: Sequence[Finished], metric: str) -> dict[str, list[float]]:
     """Metric / bound by arm, one a shared seed that has both."""
+    return without_copies(arms_of(finished), at_shared_seeds(_ratios(finished, metric)))
+
+
+def _ratios(finished: Sequence[Finished], metric: str) -> dict[str, dict[int, float]]:
+    """Metric / bound by arm and seed, where there are both."""
     found: dict[str, dict[int, float]] = {arm: {} for arm in arms_of(finished)}
     for one in finished:
         value, bound = one.outcome.result.metrics.get(metric), _bound(one, metric)
         if value is not None and bound is not None:
             found[one.case.arm][one.case.seed] = value / bound
-    return without_copies(arms_of(finished), at_shared_seeds(found))
+    return found
 
 
 def gpu_time(outcomes: Mapping[str, Sequence[Simulated]], prefix: str) -> Iterator[Part]:

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from hopyard.lab.report.document import Part, Table
-from hopyard.lab.report.headroom import BOUNDED, ratios
+from hopyard.lab.report.headroom import BOUNDED, faults, ratios
 from hopyard.lab.report.measures import HEADLINE, spread
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.report.verdicts import Verdict, in_short, warnings
@@ -43,7 +43,7 @@ def compared(
         sentence = in_short(found)
         yield Text(f"\n{sentence[0].upper()}{sentence[1:]}.\n", "bold")
         yield facts_table({one.measure: one.text for one in found})
-    for warning in warnings(outcomes):
+    for warning in (*warnings(outcomes), *faults(finished)):
         yield Text(f"\n{warning}", "yellow")
     if remarks:
         yield Text("\nOut of their range:\n", "bold")

@@ -168,6 +168,19 @@ def test_a_difference_says_little_when_it_may_be_zero(values: tuple[float, ...],
     assert says_little(summary(values), signed=True) == little
 
 
+def test_a_run_below_its_bound_is_named_in_report_and_on_the_screen() -> None:
+    found = outcomes(fifo=(2.0, 3.0), sjf=(0.9996, 0.25))
+    done = [
+        Finished(Case(group="all", arm=arm, trial=trial(arm, one.result.seed)), one, Bounded(jct_s_mean=3600))
+        for arm, each in found.items()
+        for one in each
+    ]
+    said = "sjf is below the bound of its mean JCT in 1 of 2 runs (× 0.25 at seed 2)."
+    report = [part for part in comparison.compared(done, {}, "") if isinstance(part, str)]
+    assert next(part for part in report if "below the bound" in part).startswith(f"> {said}")
+    assert said in "\n".join(map(str, compared("all", done, [], {})))
+
+
 REMARKS = {"gavel": ["gives a job one GPU count (the median); 8 of 8 jobs list several", "another"]}
 
 
