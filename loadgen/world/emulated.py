@@ -1,6 +1,6 @@
 """The emulated world as agents see it: a pure function of its seed and of the question."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -71,6 +71,9 @@ class EmulatedWorld:
             data_s={node.node_id: tuple(times) for node, times in zip(nodes, data_s, strict=True)},
             wait_s={node.node_id: tuple(times) for node, times in zip(nodes, wait_s, strict=True)},
         )
+
+    def alike(self, spec: JobSpec) -> Hashable:
+        return spec.workload, self._structure.bucket_of(spec.name)
 
     def _exchanging(
         self, spec: JobSpec, nodes: Sequence[Node], batches: gangs.Batches, random: np.random.Generator

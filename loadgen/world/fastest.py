@@ -8,11 +8,12 @@ type is no faster than one on as many copies of the best of them, so only gangs 
 There need not be k GPUs of the type, if the job may use others beside it: a gang in lockstep over several
 types is no faster than the slowest of them with k GPUs.
 
-The nodes tried are the fastest for one GPU, and the fastest for a pair of copies. Speeds are means over the
-world's noise and over what other jobs take of the network.
+The nodes tried are, of each build of a type, the fastest for one GPU and the fastest for a pair of copies: a
+gang that fills a large node may be slow on two small ones, each with the faster GPUs. Speeds are means over
+the world's noise and over what other jobs take of the network.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import fsum
 
@@ -25,7 +26,7 @@ from schemas.placement import Gang
 from services.agent.work.world import DoesNotFit, World
 
 TRIED = 2
-"""nodes of a type that are tried, by each of the two rankings"""
+"""nodes of a build that are tried, by each of the two rankings"""
 DRAWS = 4
 """number of stretches whose mean is a speed"""
 
@@ -38,27 +39,28 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Fastest:
-    """Caches what it found, since jobs of one workload have the same speeds."""
+    """Caches what it found, since a world has the same speeds for many jobs."""
 
     def __init__(self, world: World, nodes: Sequence[Node]) -> None:
         self._world = world
-        by_type = sorted(nodes, key=lambda node: node.gpu_type)
-        self._nodes: Mapping[GpuType, list[Node]] = {
-            kind: list(found) for kind, found in groupby(by_type, lambda node: node.gpu_type)
+        ordered = sorted(nodes, key=_build)
+        builds = [list(found) for _, found in groupby(ordered, _build)]
+        self._builds: Mapping[GpuType, list[list[Node]]] = {
+            kind: list(found) for kind, found in groupby(builds, lambda build: build[0].gpu_type)
         }
-        self._known: dict[tuple[str, GpuType, int], float] = {}
-        self._tried: dict[tuple[str, GpuType], list[Node]] = {}
+        self._known: dict[tuple[Hashable, GpuType, int], float] = {}
+        self._tried: dict[tuple[Hashable, GpuType], list[Node]] = {}
 
     def places(self, spec: JobSpec) -> tuple[Place, ...]:
         """The places where a job fits, also those of more GPUs than the type has; empty: none."""
-        kinds = [kind for kind in self._nodes if not spec.gpu_types or kind in spec.gpu_types]
-        stock = sum(node.gpus for kind in kinds for node in self._nodes[kind])
+        kinds = [kind for kind in self._builds if not spec.gpu_types or kind in spec.gpu_types]
+        stock = sum(node.gpus for kind in kinds for build in self._builds[kind] for node in build)
         counts = [gpus for gpus in spec.demand if gpus <= stock]
         found = (Place(kind, gpus, self._rate(spec, kind, gpus)) for kind in kinds for gpus in counts)
         return tuple(place for place in found if place.rate > 0)
 
     def _rate(self, spec: JobSpec, kind: GpuType, gpus: int) -> float:
-        key = (spec.workload.fingerprint, kind, gpus)
+        key = (self._world.alike(spec), kind, gpus)
         if key not in self._known:
             self._known[key] = self._best(spec, kind, gpus)
         return self._known[key]
@@ -72,14 +74,17 @@ class Fastest:
         return max(speeds, default=0.0)
 
     def _fastest_nodes(self, spec: JobSpec, kind: GpuType) -> list[Node]:
-        key = (spec.workload.fingerprint, kind)
+        key = (self._world.alike(spec), kind)
         if key not in self._tried:
-            nodes = self._nodes[kind]
-            single = sorted(nodes, key=lambda node: -self._speed(spec, node, (1,), 1))
-            paired = sorted(nodes, key=lambda node: -self._speed(spec, node, (1, 1), 1))
-            chosen = [*single[:TRIED], *paired[:TRIED]]
-            self._tried[key] = list({node.node_id: node for node in chosen}.values())
+            self._tried[key] = [
+                node for build in self._builds[kind] for node in self._fastest_of(spec, build)
+            ]
         return self._tried[key]
+
+    def _fastest_of(self, spec: JobSpec, build: Sequence[Node]) -> list[Node]:
+        single = sorted(build, key=lambda node: -self._speed(spec, node, (1,), 1))
+        paired = sorted(build, key=lambda node: -self._speed(spec, node, (1, 1), 1))
+        return list({node.node_id: node for node in (*single[:TRIED], *paired[:TRIED])}.values())
 
     def _speed(self, spec: JobSpec, node: Node, split: Sequence[int], draws: int) -> float:
         """samples/s on copies of a node, with these GPUs on each; 0: the job does not fit."""
@@ -94,6 +99,11 @@ class Fastest:
         except DoesNotFit:
             return 0.0
         return fsum(drawn) / draws
+
+
+def _build(node: Node) -> tuple[GpuType, int, str, float, float]:
+    """What a cluster file says of a node: equal for nodes that differ only by what the world adds."""
+    return node.gpu_type, node.gpus, node.server, node.link_bandwidth, node.network_bandwidth
 
 
 def _splits(gpus: int, largest: int) -> Iterator[tuple[int, ...]]:

@@ -4,7 +4,7 @@ Observed speeds count, and theory where nothing was observed; only loading times
 says what another policy, or another cluster of the same GPU types, would do with these jobs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,9 @@ class LearntWorld:
         if not throughput > 0:
             raise _unknown(spec.workload, nodes)
         return Stretch(throughput=throughput, data_s={}, wait_s={})
+
+    def alike(self, spec: JobSpec) -> Hashable:
+        return spec.workload
 
     def rota(
         self, jobs: Sequence[tuple[JobSpec, Gang]], nodes: Sequence[Node], *, key: str, index: int

@@ -8,7 +8,7 @@ them. The paper charges one exchange per epoch (law `epoch`), while real trainin
 cluster file gives the bandwidth of an all-reduce, which is r / 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from loadgen.draws import generator
 from loadgen.world.rotas import in_turn, rates
@@ -61,6 +61,9 @@ class TableWorld:
         share = _exchanges(speeds, spec, gangs.global_batch(gang, batch_size))
         exchange_s = share * exchange_time_s(pairs, BYTES_PER_PARAMETER * speeds.parameters)
         return Stretch(throughput=gangs.throughput(gang, rates, batch_size, exchange_s), data_s={}, wait_s={})
+
+    def alike(self, spec: JobSpec) -> Hashable:
+        return spec.workload, _epoch(spec)
 
     def rota(
         self,
@@ -132,7 +135,12 @@ def _exchanges(speeds: Speeds, spec: JobSpec, samples: int) -> float:
     """The number of exchanges that are charged for training `samples`."""
     if speeds.exchange == "iteration":
         return 1.0
-    return samples / (spec.workload.dataset_samples or spec.samples)
+    return samples / _epoch(spec)
+
+
+def _epoch(spec: JobSpec) -> float:
+    """Samples of an epoch; a job that does not say has one."""
+    return spec.workload.dataset_samples or spec.samples
 
 
 def exchange_time_s(members: Sequence[tuple[Node, int]], size: float) -> float:

@@ -3,7 +3,7 @@
 It is the ground truth that estimates are compared with. Only agents ask it, by the setting `world`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from schemas.calibration import Ring
@@ -32,6 +32,10 @@ class World(Protocol):
 
         `nodes`: of the gang's members, in their order. Raises DoesNotFit.
         """
+        ...
+
+    def alike(self, spec: JobSpec) -> Hashable:
+        """All of a job that its speeds depend on: equal for two jobs that every gang would train alike."""
         ...
 
     def rota(

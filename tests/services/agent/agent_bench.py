@@ -1,6 +1,6 @@
 """What the agent's tests share: a world with fixed numbers, orders that default everything, an agent."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -184,6 +184,9 @@ class FixedWorld:
             data_s=dict.fromkeys(gang.nodes, (0.1, 0.1)),
             wait_s=dict.fromkeys(gang.nodes, (0.0, 0.0)),
         )
+
+    def alike(self, spec: JobSpec) -> Hashable:
+        return spec.workload
 
     def rota(
         self,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hopyard.lab.report.headroom import NOISE
 from hopyard.lab.runs.bounding import bounded
 from hopyard.lab.runs.bounds import OFFERS_AT_MOST, Offer, Unsolved, Work, efficient, makespan_s, mean_jct_s
 from hopyard.lab.runs.cases import BOUND, Case, bounding_of, with_bounds
@@ -167,6 +168,79 @@ def test_no_gang_over_two_types_is_better(policy: str) -> None:
     assert len(result.job_results[0].nodes) == 2
     assert bound.makespan_s is not None
     assert bound.makespan_s < (result.metrics["makespan_s"] or 0.0)
+
+
+def on_v100(
+    jobs: list[tuple[str, str, str, int, float]],
+    sizes: tuple[int, ...],
+    link_bandwidth: float = 20e9,
+    speeds: tuple[dict[str, object], ...] = (),
+    **settings: str,
+) -> ScenarioFile:
+    """Jobs in the order of their arrival, (name, model, data set, GPUs, samples), and a node of each size."""
+    nodes = [
+        {"prefix": f"n{index}", "count": 1, "gpus": gpus, "gpu_type": "v100", "server": "aws-p3"}
+        for index, gpus in enumerate(sizes)
+    ]
+    bandwidths = {"link_bandwidth": link_bandwidth, "network_bandwidth": 0.6e9}
+    arriving = [
+        {
+            "at_s": index,
+            "job": {
+                "name": name,
+                "workload": {"model": model, "dataset": dataset, "batch_size": 64},
+                "gpus": gpus,
+                "samples": samples,
+            },
+        }
+        for index, (name, model, dataset, gpus, samples) in enumerate(jobs)
+    ]
+    written = {
+        "name": "on-v100",
+        "cluster": {"name": "on-v100", "gpu_types": {"v100": bandwidths}, "nodes": nodes},
+        "workload": {"arrivals": "listed", "jobs": arriving},
+        "settings": {"profile_at_once": True, "startup_s": 1.0, **settings},
+        "catalogue": {"speeds": speeds},
+    }
+    return msgspec.convert(written, ScenarioFile)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            on_v100([("one", "vgg19", "cifar10", 8, 1e8)], sizes=(4, 4, 4, 4, 4, 4, 8)),
+            id="the only node with room for the gang has not the fastest GPUs",
+        ),
+        pytest.param(
+            on_v100(
+                [("short", "vgg11", "imagenet", 2, 256), ("long", "vgg11", "imagenet", 2, 1e7)],
+                sizes=(1, 1),
+                speeds=(
+                    {"model": "vgg11", "dataset": "imagenet", "parameters": 11e6, "rates": {"v100": 644.0}},
+                ),
+                world="table",
+            ),
+            id="an exchange an epoch costs the short job more",
+        ),
+        pytest.param(
+            on_v100(
+                [("vgg-2", "vgg11", "imagenet", 2, 1000), ("vgg-4", "vgg11", "imagenet", 2, 6e6)],
+                sizes=(2,),
+                link_bandwidth=2e9,
+                world_structure="buckets-by-job",
+            ),
+            id="the short job has larger buckets",
+        ),
+    ],
+)
+def test_no_run_is_below_its_bound(scenario: ScenarioFile) -> None:
+    bound = bounded(Bounding(scenario=scenario, seed=1))
+    metrics = simulate(scenario, policy="hops", seed=1).result.metrics
+    assert bound.makespan_s is not None
+    assert bound.jct_s_mean is not None
+    assert bound.makespan_s < (metrics["makespan_s"] or 0.0) * (1 + NOISE)
+    assert bound.jct_s_mean < (metrics["jct_s_mean"] or 0.0) * (1 + NOISE)
 
 
 TWO_TYPES = {
