@@ -5,12 +5,11 @@ of the mean of these differences or quotients (Student's t).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import sub
 
 from hopyard.lab.report.document import Figure
 from hopyard.lab.report.measures import HEADLINE, JOB_MEASURES, Measure
-from hopyard.lab.report.statistics import Paired, Summary, paired, summary
-from hopyard.lab.runs.cases import each_once
+from hopyard.lab.report.statistics import Paired, Summary, difference, paired, summary
+from hopyard.lab.runs.cases import by_seed, each_once
 from hopyard.lab.runs.trials import Simulated
 
 OfRun = Callable[[Simulated], float | None]
@@ -41,7 +40,7 @@ def mean_of(outcomes: Sequence[Simulated], measured: OfRun) -> Summary | None:
 
 def seed_by_seed(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
     """The difference seed by seed: mine less the others', of seeds that have both."""
-    return _combined(mine, others, measured, sub)
+    return _combined(mine, others, measured, difference)
 
 
 def over(mine: Sequence[Simulated], others: Sequence[Simulated], measured: OfRun) -> Summary | None:
@@ -122,24 +121,20 @@ def further_apart(
     for place in places[1:]:
         first, *others = by_place[place]
         for arm in others:
+            arms = [by_place[at].get(name, ()) for at in (place, places[0]) for name in (arm, first)]
+            here, here_first, there, there_first = each_once(*arms)
             for measure in HEADLINE:
-                here = _apart_by_seed(by_place[place], first, arm, measure)
-                there = _apart_by_seed(by_place[places[0]], first, arm, measure)
-                more = [here[seed] - there[seed] for seed in sorted(here.keys() & there.keys())]
+                now, then = _less(here, here_first, measure), _less(there, there_first, measure)
+                more = [difference(now[seed], then[seed]) for seed in sorted(now.keys() & then.keys())]
                 if more:
                     title = f"{group}, less {first}, less at {places[0]:g}"
                     yield named(title, arm, measure.heading, summary(more), place)
 
 
-def _apart_by_seed(
-    outcomes: Mapping[str, Sequence[Simulated]], first: str, arm: str, measure: Measure
-) -> dict[int, float]:
-    mine, others = (
-        {
-            one.result.seed: value
-            for one in outcomes.get(name, ())
-            if (value := scaled(measure)(one)) is not None
-        }
-        for name in (arm, first)
-    )
-    return {seed: mine[seed] - others[seed] for seed in mine.keys() & others.keys()}
+def _less(mine: Sequence[Simulated], others: Sequence[Simulated], measure: Measure) -> dict[int, float]:
+    """The difference by seed, of seeds that have both."""
+    value, other = (by_seed(each, measure.metric) for each in (mine, others))
+    return {
+        seed: difference(value[seed] / measure.scale, other[seed] / measure.scale)
+        for seed in value.keys() & other.keys()
+    }

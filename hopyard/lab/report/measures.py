@@ -4,12 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hopyard.lab.report.statistics import Summary
+from hopyard.lab.report.statistics import RESOLUTION, Summary
 from hopyard.show.metrics import LABELS
 
 HOUR_S = 3600.0
-RESOLUTION = 1e-6
-"""values below this, in any unit, are rounding errors"""
 
 
 class Measure(msgspec.Struct, frozen=True):

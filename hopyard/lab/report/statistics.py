@@ -13,6 +13,8 @@ from functools import cache
 from schemas.base import Message
 
 CONFIDENCE = 0.95
+RESOLUTION = 1e-6
+"""values that differ by less, in any unit or as a share of the larger, differ by rounding errors"""
 
 
 class Summary(Message, frozen=True, kw_only=True):
@@ -47,6 +49,12 @@ def summary(values: Sequence[float]) -> Summary:
     return Summary(mean=mean, half_width=half_width, std=std, values=tuple(values))
 
 
+def difference(value: float, other: float) -> float:
+    """`value − other`; 0 if that is below the resolution."""
+    found = value - other
+    return 0.0 if abs(found) < RESOLUTION * max(1.0, abs(value), abs(other)) else found
+
+
 @cache
 def student_quantile(freedom: int) -> float:
     """The t that |T| stays below with probability `CONFIDENCE`, T with `freedom` degrees of freedom.
@@ -78,7 +86,10 @@ def paired(
 ) -> Paired | None:
     """By seed and job. Jobs and seeds that only one side has are left out; None when nothing is left."""
     by_seed = [
-        [mine[seed][job] - others[seed][job] for job in sorted(mine[seed].keys() & others[seed].keys())]
+        [
+            difference(mine[seed][job], others[seed][job])
+            for job in sorted(mine[seed].keys() & others[seed].keys())
+        ]
         for seed in sorted(mine.keys() & others.keys())
     ]
     by_seed = [differences for differences in by_seed if differences]

@@ -1,20 +1,22 @@
 """Verdicts: which policy is best in which measure, by how much, and where the seeds do not tell. Pure.
 
 Policies have the same jobs at the same seed, so they are compared seed by seed: the interval is of the mean
-of these differences (Student's t). Two policies are apart where it does not contain 0. Of every measure
-here less is better.
+of these differences (Student's t). Two policies are apart where it does not contain 0; a difference below the
+resolution is 0. Of every measure here less is better.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from hopyard.lab.report.measures import HEADLINE, Measure, figure, says_little, spread
-from hopyard.lab.report.statistics import Summary, summary
+from hopyard.lab.report.statistics import Summary, difference, summary
 from hopyard.lab.runs.cases import at_shared_seeds, by_seed, each_once, repeated, shared_seeds, values_of
 from hopyard.lab.runs.trials import Simulated
 from schemas.base import Message
 from shared.domain.states import JobState
 
 ENOUGH_SEEDS = 5
+LEAST_SHARE = 0.005
+"""a share that is more than 0 in whole per cent"""
 
 
 class Distance(Message, frozen=True, kw_only=True):
@@ -76,7 +78,7 @@ def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simul
         Distance(
             arm=arm,
             mean=means[arm],
-            difference=summary([one - other for one, other in zip(by_arm[arm], by_arm[best], strict=True)]),
+            difference=summary(list(map(difference, by_arm[arm], by_arm[best]))),
         )
         for arm in rest
     )
@@ -106,7 +108,8 @@ def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
 
 def _below(one: Distance) -> str:
     share = one.difference.mean / one.mean
-    return f"{share:.0%} below {one.arm} (by {spread(one.difference, marked=False)})"
+    percent = f"{share:.0%}" if share >= LEAST_SHARE else "less than 1%"
+    return f"{percent} below {one.arm} (by {spread(one.difference, marked=False)})"
 
 
 def _amount(one: Distance) -> str:

@@ -11,7 +11,7 @@ from hopyard.lab.experiments.jps.printed import Printed
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
+from hopyard.lab.runs.cases import Finished, arms_of, each_once, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
 
 JCT, MAKESPAN = "mean completion time", "makespan"
@@ -249,7 +249,8 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
 
 
 def _summary(outcomes: Sequence[Simulated], measure: Seconds) -> Summary:
-    return summary([measure(outcome) for outcome in outcomes])
+    [runs] = each_once(outcomes)
+    return summary([measure(outcome) for outcome in runs])
 
 
 def _mean(members: Sequence[Finished], arm: str) -> float:

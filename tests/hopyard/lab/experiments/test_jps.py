@@ -14,7 +14,7 @@ from loadgen.simulation import simulate
 from schemas.results import JobResult
 from services.planner.policies.registry import Registry
 from shared.domain.cluster import gpus_by_type, nodes_of
-from tests.hopyard.lab.experiment_builders import options
+from tests.hopyard.lab.experiment_builders import options, outcome, trial
 
 CHOSEN = options(scenario=load_scenario(cases.SCENARIO), policies=cases.POLICIES, seeds=(1, 2, 3))
 ALL = list(cases.cases(CHOSEN))
@@ -67,6 +67,16 @@ def test_only_policies_that_are_named_run() -> None:
     runs = list(cases.cases(few))
     assert {case.arm for case in runs} == {"has", "fifo"}
     assert [case.seed for case in runs if case.arm == "fifo"] == [1, 2]
+
+
+def test_equal_seeds_of_a_policy_are_no_sample() -> None:
+    [first, second] = [
+        Finished(Case(group=cases.ONCE, arm="fifo", trial=trial(seed=seed)), outcome(seed=1))
+        for seed in (1, 2)
+    ]
+    again = msgspec.structs.replace(second.outcome.result, seed=2)
+    second = msgspec.structs.replace(second, outcome=msgspec.structs.replace(second.outcome, result=again))
+    assert {one.values for one in report.figures_of([first, second])} == {(3600.0,)}
 
 
 def test_a_policy_with_settings_of_its_own_runs_as_it_was_named() -> None:

@@ -21,6 +21,7 @@ from hopyard.lab.report.gantt import Box, boxes, gantt_svg
 from hopyard.lab.report.measures import figure
 from hopyard.lab.report.parquet import write as write_parquet
 from hopyard.lab.report.statistics import summary
+from hopyard.lab.runs.cases import Finished
 from hopyard.lab.runs.trials import Hold, Simulated
 from tests.hopyard.lab.experiment_builders import finished, options, plan
 
@@ -141,6 +142,22 @@ def test_a_lead_that_grows_along_a_sweep_has_an_interval() -> None:
     [found] = [one for one in comparison.leads_of(done) if one.measure == "mean JCT"]
     assert (found.group, found.arm, found.at) == ("all, less hops, less at 30", "gavel", 60.0)
     assert found.values == (2.0, 6.0)
+
+
+def test_equal_seeds_are_no_sample_of_a_lead() -> None:
+    def done(arm: str, seed: int, rate: float, hours: float) -> Finished:
+        one = finished(arm, seed, at=rate, jct_s_mean=HOUR_S * hours)
+        same = replace(one.outcome.result, job_results=finished(arm).outcome.jobs)
+        return replace(one, outcome=replace(one.outcome, result=same))
+
+    runs = [
+        done(arm, seed, rate, rate + lead * rate)
+        for arm, lead in (("hops", 0.0), ("gavel", 1.0))
+        for rate in (30.0, 60.0)
+        for seed in (1, 2, 3)
+    ]
+    [found] = [one for one in comparison.leads_of(runs) if one.measure == "mean JCT"]
+    assert (found.values, found.half_width) == ((30.0,), None)
 
 
 def test_jobs_are_compared_with_themselves() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from hopyard.lab.report.statistics import paired, student_quantile, summary
+from hopyard.lab.report.statistics import difference, paired, student_quantile, summary
 
 
 def test_mean_spread_and_interval_of_three_values() -> None:
@@ -53,6 +53,20 @@ def test_a_paired_difference_is_averaged_by_seed_first() -> None:
     assert found.median == 0.0  # of −1, 0, 2
     assert found.smaller == 0.5  # one smaller, one equal, of three
     assert found.jobs == 3
+
+
+def test_jobs_that_differ_by_rounding_are_even() -> None:
+    found = paired({1: {"a": 1000.0, "b": 5.0}}, {1: {"a": 1000.0 + 3e-6, "b": 6.0}})
+    assert found is not None
+    assert (found.smaller, found.difference.mean) == (0.75, -0.5)
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "found"),
+    [(1e-7, 0.0, 0.0), (1e-3, 0.0, 1e-3), (1e9, 1e9 + 1.0, 0.0), (1e9, 1e9 + 1e6, -1e6)],
+)
+def test_a_difference_below_the_resolution_is_none(value: float, other: float, found: float) -> None:
+    assert difference(value, other) == found
 
 
 def test_jobs_that_only_one_side_has_are_left_out() -> None:

@@ -59,6 +59,18 @@ def test_runs_that_are_the_same_do_not_differ() -> None:
     assert of_jct(fifo=(2.0, 3.0), sjf=(2.0, 3.0)).text == "no difference: 2.5 h"
 
 
+def test_runs_that_differ_by_rounding_do_not_differ() -> None:
+    """2.8 µs in 8.6 h, at every seed."""
+    hops = (8.6, 8.7, 8.5)
+    verdict = of_jct(fifo=tuple(hours + 2.8e-6 / HOUR_S for hours in hops), hops=hops)
+    assert (verdict.text, verdict.decided) == ("no difference: 8.6 h", False)
+
+
+def test_a_small_difference_at_every_seed_is_not_said_to_be_none() -> None:
+    verdict = of_jct(fifo=(8.61, 8.71, 8.51), hops=(8.6, 8.7, 8.5))
+    assert verdict.text == "hops is best with 8.6 h: less than 1% below fifo (by 0.01 ± 0)"
+
+
 def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
     found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
     assert in_short(found).startswith("hops is best in mean JCT; undecided are makespan, ")
