@@ -5,7 +5,9 @@ once; the paper's come from runs at a rate of arrival, whose queue is shorter. S
 at the same number of jobs. No job waits for a profile. Seconds are of the CPU.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil
+from statistics import fmean
 
 import msgspec
 
@@ -16,10 +18,11 @@ from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
 from hopyard.lab.report.figures import named
 from hopyard.lab.report.measures import figure
-from hopyard.lab.report.statistics import summary
+from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.trials import Solved, SolveRow, Solving
 from loadgen.scenarios import arrivals, cluster_of
+from loadgen.simulation import virtual_settings
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ArrivingJob, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
 from shared.domain.policy_names import parted
@@ -30,8 +33,8 @@ GAPS = (0.05, 0.01, 0.0)
 JOBS = (100, 250, 500, 1000, 2000)
 GPUS = (64, 128, 256, 512, 1000, 1500, 2048)
 ROUNDS = 3
-WARM_ROUNDS = 2
-"""a round goes by before the first jobs are profiled"""
+WARM_ROUNDS, WARM_S = 2, 720.0
+"""rounds and seconds, at least, before the first program: until then jobs are profiled"""
 BUDGET_S = 30.0
 PROVEN = 1e-6
 """a gap below it counts as 0"""
@@ -50,16 +53,18 @@ def cases(options: Options) -> Iterator[Case]:
 
 def _case(options: Options, group: str, at: float, jobs: int, gpus: int) -> Iterator[Case]:
     setup = setup_of(PAPER, options.policies[0])
+    overrides = {**options.given, **setup.overrides, **KNOWN_TRUSTED}  # all may be placed at once
+    round_s = virtual_settings(options.scenario, overrides).round_s
     for seed in options.seeds:
         trial = Solving(
             scenario=crowded(options.scenario, jobs, gpus, seed),
             seed=seed,
             gaps=GAPS,
             rounds=2 if options.quick else ROUNDS,
-            warm_rounds=WARM_ROUNDS,
+            warm_rounds=max(ceil(WARM_S / round_s), WARM_ROUNDS),
             budget_s=BUDGET_S,
             options=parted(setup.policy).options,
-            overrides={**options.given, **setup.overrides, **KNOWN_TRUSTED},  # all may be placed at once
+            overrides=overrides,
         )
         yield Case(group=group, arm="solver", trial=trial, at=at)
 
@@ -74,8 +79,13 @@ def crowded(scenario: ScenarioFile, jobs: int, gpus: int, seed: int) -> Scenario
         workload = msgspec.structs.replace(workload, limit=jobs)
     drawn = arrivals(msgspec.structs.replace(scenario, cluster=cluster, workload=workload), seed=seed)
     listed = [ArrivingJob(at_s=0.0, job=arrival.job) for arrival in drawn[:jobs]]
-    name = f"{scenario.name}-{jobs}-jobs-{gpus}-gpus"
-    return ScenarioFile(name=name, cluster=cluster, workload=ListedWorkload(jobs=listed))
+    return msgspec.structs.replace(
+        scenario,
+        name=f"{scenario.name}-{jobs}-jobs-{gpus}-gpus",
+        cluster=cluster,
+        workload=ListedWorkload(jobs=listed),
+        policies=[],
+    )
 
 
 def scaled(cluster: ClusterFile, gpus: int) -> ClusterFile:
@@ -109,16 +119,33 @@ def report(done: Solves) -> Iterator[Part]:
 
 
 def figures_of(done: Solves) -> list[Figure]:
-    """The size of programs and the seconds to each gap, by place in the sweep, over all seeds."""
+    """The size of programs and the seconds to each gap, by place in the sweep.
+
+    Programs of a seed are of consecutive rounds and alike, so each seed counts by their mean.
+    """
     found = []
     for group in (BY_JOBS, BY_GPUS):
-        rows = _rows(done, group)
-        for (at, gap), seconds in _seconds(rows).items():
-            found.append(named(group, _gap(gap), "solve, s", summary(seconds), at))
-        for at in sorted({at for at, _ in rows}):
-            sizes = [row.configurations for place, row in rows if place == at and row.tolerated == GAPS[0]]
-            found.append(named(group, "programs", "configurations", summary(sizes), at))
+        solves = _by_seed(done, group)
+        for (at, gap), seeds in solves.items():
+            found.append(named(group, _gap(gap), "solve, s", _over(seeds, lambda row: row.cpu_s), at))
+        for at in dict.fromkeys(at for at, _ in solves):
+            sizes = _over(solves[at, GAPS[0]], lambda row: row.configurations)
+            found.append(named(group, "programs", "configurations", sizes, at))
     return found
+
+
+def _by_seed(done: Solves, group: str) -> dict[tuple[float, float], list[list[SolveRow]]]:
+    """The solves of each seed, seeds in order, by place in the sweep and tolerated gap."""
+    found: dict[tuple[float, float], list[list[SolveRow]]] = {}
+    here = [(case.at or 0.0, case.seed, solved.rows) for case, solved in done if case.group == group]
+    for at, _, rows in sorted(here, key=lambda each: each[:2]):
+        for gap in GAPS:
+            found.setdefault((at, gap), []).append([row for row in rows if row.tolerated == gap])
+    return found
+
+
+def _over(seeds: Sequence[Sequence[SolveRow]], measured: Callable[[SolveRow], float]) -> Summary:
+    return summary([fmean(map(measured, rows)) for rows in seeds])
 
 
 Rows = Sequence[tuple[float, SolveRow]]
@@ -127,14 +154,6 @@ Rows = Sequence[tuple[float, SolveRow]]
 
 def _rows(done: Solves, group: str) -> Rows:
     return [(case.at or 0.0, row) for case, solved in done if case.group == group for row in solved.rows]
-
-
-def _seconds(rows: Rows) -> dict[tuple[float, float], list[float]]:
-    """CPU seconds by place in the sweep and tolerated gap, ascending."""
-    found: dict[tuple[float, float], list[float]] = {}
-    for at, row in sorted(rows, key=lambda each: (each[0], -each[1].tolerated, each[1].cpu_s)):
-        found.setdefault((at, row.tolerated), []).append(row.cpu_s)
-    return found
 
 
 def _by_gap(done: Solves) -> Picture:

@@ -14,9 +14,8 @@ import msgspec
 
 from hopyard.lab.runs.trials import Solved, SolveRow, Solving
 from loadgen.fault_injection import Stack
-from loadgen.simulation import simulate
+from loadgen.simulation import simulate, virtual_settings
 from schemas.plans import PlanKind
-from schemas.settings import Settings
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated
@@ -58,7 +57,7 @@ def solved(trial: Solving) -> Solved:
 
 def _programs(trial: Solving) -> list[Problem]:
     """The last programs before the end of the wanted rounds."""
-    settings = msgspec.convert(trial.overrides, Settings)
+    settings = virtual_settings(trial.scenario, trial.overrides)
     noted.clear()
 
     async def enough(stack: Stack) -> None:
@@ -77,7 +76,7 @@ def _programs(trial: Solving) -> list[Problem]:
 
 
 def _timed(trial: Solving, program: Problem) -> Iterator[SolveRow]:
-    backend = msgspec.convert(trial.overrides, Settings).solver
+    backend = virtual_settings(trial.scenario, trial.overrides).solver
     for gap in trial.gaps:
         others = set(threading.enumerate())
         began = time.process_time()

@@ -19,9 +19,10 @@ from hopyard.lab.experiments.baselines import (
 from hopyard.lab.experiments.grids import HOUR_S, at_rate
 from hopyard.lab.report.measures import HEADLINE
 from hopyard.lab.runs.solving import solved
-from hopyard.lab.runs.trials import Simulation, Solving
-from loadgen.scenarios import arrivals, cluster_of, load_scenario
-from schemas.scenarios import ListedWorkload
+from hopyard.lab.runs.trials import Simulation, Solved, SolveRow, Solving
+from loadgen.scenarios import arrivals, catalogue_of, cluster_of, load_scenario
+from schemas.catalogue import CatalogueFile
+from schemas.scenarios import ListedWorkload, PolicyChange
 from schemas.settings import Settings
 from services.planner.policies.hops.policy import DEPARTURES as RULES
 from services.planner.policies.registry import Registry, names
@@ -197,6 +198,38 @@ def test_a_crowd_waits_from_the_start_on_a_cluster_in_proportion() -> None:
     scenario = scalability.crowded(load_scenario("hops-512"), jobs=30, gpus=128, seed=1)
     assert [one.at_s for one in arrivals(scenario)] == [0.0] * 30
     assert [group.count for group in cluster_of(scenario).nodes] == [4, 4, 4, 2, 2]
+
+
+def test_a_crowd_has_the_settings_and_the_catalogue_of_its_scenario() -> None:
+    scenario = msgspec.structs.replace(
+        load_scenario("tiny"),
+        settings={"round_s": 90.0},
+        catalogue=CatalogueFile(mixes={"mine": catalogue_of(load_scenario("tiny")).mixes["short"]}),
+        policies=[PolicyChange(at_s=60.0, policy="fifo")],
+    )
+    crowd = scalability.crowded(scenario, jobs=8, gpus=12, seed=1)
+    assert (crowd.settings, crowd.catalogue, crowd.policies) == (scenario.settings, scenario.catalogue, [])
+
+
+def test_programs_of_one_seed_are_averaged_first() -> None:
+    """Three seeds whose programs differ less among themselves than the seeds do."""
+
+    def solve(gap: float, seed: int, program: int) -> SolveRow:
+        return SolveRow(
+            configurations=1000 * seed + program, tolerated=gap, cpu_s=10.0 - seed, gap=0.0, stage="optimal"
+        )
+
+    [case, *_] = scalability.cases(options(policies=("hops",), seeds=(1,), quick=True))
+    done = [
+        (
+            msgspec.structs.replace(case, trial=msgspec.structs.replace(case.trial, seed=seed)),
+            Solved(rows=tuple(solve(gap, seed, n) for n in (1, 2, 3) for gap in scalability.GAPS)),
+        )
+        for seed in (2, 1, 4)
+    ]
+    found = {(one.arm, one.measure): one.values for one in scalability.figures_of(done)}
+    assert found["programs", "configurations"] == (1002.0, 2002.0, 4002.0)
+    assert {values for (arm, _), values in found.items() if arm != "programs"} == {(9.0, 8.0, 6.0)}
 
 
 def test_the_paper_is_quoted_in_measures_that_are_shown() -> None:
