@@ -43,7 +43,7 @@ from shared.runtime.files import fault, read_file
 from shared.runtime.plugins import WORLDS, UnknownPlugin
 
 V = TypeVar("V")
-OF_WORLD = ("modes", "stretch", "rota", "switch_s", "profile", "all_reduce")
+OF_WORLD = ("modes", "stretch", "alike", "rota", "switch_s", "profile", "all_reduce")
 """attributes that every world has"""
 
 

@@ -140,7 +140,7 @@ def test_a_variable_that_is_no_setting_is_refused(
         ("atlantis", " is unknown; there are emulated, learnt, table"),
         ("os:name", ": it cannot be called with settings and a catalogue"),
         ("os:system", ": it cannot be called with settings and a catalogue"),
-        ("builtins:print", ": what it makes is not a world: it has no modes, stretch, rota, switch_s"),
+        ("builtins:print", ": what it makes is not a world: it has no modes, stretch, alike, rota, switch_s"),
     ],
 )
 @pytest.mark.parametrize(
