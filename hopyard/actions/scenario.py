@@ -59,7 +59,7 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     """The scenario with the settings of this shell and of its settings file, as a live stack has them.
 
     `decided`: settings that an option of the command decides, with the option. Prints which settings are
-    used and which have no effect in a simulation. Raises Invalid.
+    used and which have no effect in a simulation. Raises Invalid, also for a policy that cannot plan.
     """
     from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
     from loadgen.stack import check_world  # noqa: PLC0415 - as above
@@ -72,7 +72,7 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
         say(f"with settings of this shell: {values}")
     if found.ignored:
         say(f"without effect in a simulation: {', '.join(found.ignored)}")
-    check_policy(str(found.given["policy"]) if "policy" in found.given else None)
+    check_policy(None if "policy" in decided else settings.policy)
     return found
 
 
@@ -135,7 +135,7 @@ def chosen_cluster(name: str) -> ClusterFile:
 def check_policy(name: str | None) -> None:
     """Raises Invalid for a policy that cannot plan or lacks an option, NotInstalled where it lacks a library.
 
-    None, the scenario's own, is not checked.
+    None, where none is named or something else decides, is not checked.
     """
     if name is None:
         return

@@ -278,6 +278,7 @@ def test_a_real_trace_of_no_known_format_is_read_by_its_columns() -> None:
     ("delimiter", "when"),
     [
         (",", "60"),
+        (",", "6e1"),
         (";", "1970-01-01 00:01:00"),
         ("\t", "1970-01-01T02:01:00+02:00"),
         (",", "1970-01-01T00:01:00Z"),
@@ -296,6 +297,7 @@ def test_columns_are_read_with_any_separator_and_form_of_time(
     ("text", "line", "column", "reason"),
     [
         (OURS + "soon,1,2,,\n", 2, "when", "when is neither a number nor a date: soon"),
+        (OURS + "inf,1,2,,\n", 2, "when", "when must be at least 0 and finite, not inf"),
         (OURS + "1,1,2,,\n2,0,2,,\n", 3, "n", "n must be at least 1 and finite, not 0"),
         (OURS + "1,1,0,,\n", 2, "ran", "ran must be above 0"),
         (OURS + "1,1,x,,\n", 2, "ran", "ran is not a number: x"),

@@ -44,7 +44,7 @@ def _delimiter(lines: Iterable[str]) -> str:
 def _time_s(row: Cells, column: str, unit: float) -> tuple[float, float]:
     """Seconds, from a number or a date and time, and what to add for the clock of its zone."""
     text = row.text(column)
-    if text.replace(".", "", 1).isdecimal():
+    if _is_number(text):
         return row.number(column) * unit, 0.0
     try:
         at = datetime.fromisoformat(text)
@@ -52,3 +52,11 @@ def _time_s(row: Cells, column: str, unit: float) -> tuple[float, float]:
         raise row.refusal(f"{column} is neither a number nor a date: {text[:40]}", column) from None
     zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
     return zoned.timestamp(), (zoned.utcoffset() or timedelta()).total_seconds()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -171,6 +171,19 @@ def test_settings_of_the_shell_hold_and_those_that_do_not_are_named(
     assert "without effect in a simulation: HOPYARD_NATS_URL, HOPYARD_SEED (--seed decides)\n" in err
 
 
+@pytest.mark.parametrize("policy", ["nosuch", "hops+nosuch=3"])
+def test_an_unknown_policy_of_the_scenario_is_refused_unless_another_is_named(
+    policy: str, capfd: pytest.CaptureFixture[str], scenario: Path
+) -> None:
+    scenario.write_text(scenario.read_text() + f"settings: {{policy: {policy}}}\n")
+    assert ran("simulate", "--scenario", str(scenario)) == 2
+    err = capfd.readouterr().err
+    assert err.startswith("hopyard: policy ")
+    assert err.count("\n") == 1
+    assert "nosuch" in err
+    assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo") == 0
+
+
 def test_a_setting_that_a_comparison_overrules_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], scenario: Path
 ) -> None:
