@@ -38,7 +38,7 @@ class EffectiveSettings(msgspec.Struct, frozen=True, kw_only=True):
     """effective settings that the scenario does not set itself"""
     ignored: tuple[str, ...]
     """what is set without effect here (but for settings of other commands): a variable, or a name and its
-    file, sometimes with the reason"""
+    file or scenario, sometimes with the reason"""
 
 
 def given_in(environ: Mapping[str, str]) -> dict[str, str]:
@@ -68,11 +68,12 @@ def effective_settings(
     written, environment = in_file(environ), in_environment(environ)
     given = {name: value for name, value in written.items() if name not in scenario.settings} | environment
     given = {name: value for name, value in given.items() if name not in LIVE_ONLY and name not in by}
-    ignored = (
+    ignored = [
         f"{label} ({by[name]} decides)" if name in by else label
         for name, label in given_in(environ).items()
         if name in by or name in LIVE_ONLY - OF_COMMANDS
-    )
+    ]
+    ignored += [f"{name} in {scenario.name}" for name in scenario.settings if name in LIVE_ONLY]
     scenario = extended(scenario, str(given.get("catalogue", "")))
     settings = {**scenario.settings, **{name: value for name, value in given.items() if name != "catalogue"}}
     return EffectiveSettings(

@@ -7,7 +7,7 @@ import msgspec
 from loadgen.provenance import made_by
 from loadgen.standstill import end_before_standstill
 from schemas.base import Event
-from schemas.events import JobEvent
+from schemas.events import JobEvent, PolicyChosen
 from schemas.results import JobResult, RefusedJob, RunResult
 from schemas.scenarios import PolicyChange
 from schemas.settings import Settings
@@ -32,9 +32,14 @@ def run_result(
     speed: float | None,
     settings: Settings,
     wall_s: float,
+    changes: Sequence[PolicyChange] = (),
     refused: Sequence[RefusedJob] = (),
 ) -> RunResult:
-    """`speed`: cluster seconds per second, None in simulation; `wall_s`: what the run took, seconds."""
+    """The result of a whole log.
+
+    `policy`: the one that it began with, before the `changes`; `speed`: cluster seconds per second, None in
+    simulation; `wall_s`: what the run took, seconds.
+    """
     tally = Tally()
     for event in events:
         tally.add(event)
@@ -45,6 +50,7 @@ def run_result(
         speed=speed,
         settings=settings,
         wall_s=wall_s,
+        changes=changes,
         refused=refused,
     )
 
@@ -58,6 +64,7 @@ class Tally:
         self._events = 0
         self._last_s = 0.0
         """time of the last fact about a job"""
+        self._chosen: list[PolicyChosen] = []
 
     def add(self, event: Event) -> None:
         fold(self._ledger, event)
@@ -65,6 +72,8 @@ class Tally:
         self._events += 1
         if isinstance(event, JobEvent):
             self._last_s = event.at
+        elif isinstance(event, PolicyChosen):
+            self._chosen.append(event)
 
     def result(
         self,
@@ -75,13 +84,15 @@ class Tally:
         speed: float | None,
         settings: Settings,
         wall_s: float,
+        changes: Sequence[PolicyChange] = (),
         refused: Sequence[RefusedJob] = (),
     ) -> RunResult:
+        """As `run_result`."""
         ledger = self._ledger
         end_before_standstill(ledger, self._last_s)
         return RunResult(
             scenario=scenario,
-            policy=policy,
+            policy=in_turn(policy, changes, self._chosen),
             seed=seed,
             speed=speed,
             round_s=settings.round_s,
@@ -98,10 +109,15 @@ class Tally:
         )
 
 
-def in_turn(policy: str, changes: Sequence[PolicyChange]) -> str:
-    """The policies of a run in their order, as text: `hops, jps from 600 s`."""
+def in_turn(policy: str, changes: Sequence[PolicyChange], chosen: Sequence[PolicyChosen]) -> str:
+    """The policies of a run in their order, as text: `hops, jps from 600 s, sia from 900 s (not reached)`."""
     ordered = sorted(changes, key=lambda change: change.at_s)
-    return ", ".join([policy, *(f"{change.policy} from {change.at_s:g} s" for change in ordered)])
+    return ", ".join([policy, *(_change(change, chosen) for change in ordered)])
+
+
+def _change(change: PolicyChange, chosen: Sequence[PolicyChosen]) -> str:
+    made = any(fact.policy == change.policy and fact.at >= change.at_s for fact in chosen)
+    return f"{change.policy} from {change.at_s:g} s" + ("" if made else " (not reached)")
 
 
 def job_results(ledger: Ledger) -> tuple[JobResult, ...]:

@@ -58,6 +58,8 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
     scenario, path = _load(name_or_path, "scenarios", ScenarioFile)
     _load(name_or_path, "scenarios", _WithSettings)
     scenario = msgspec.structs.replace(scenario, settings=by_present_names(scenario.settings))
+    if "seed" in scenario.settings:
+        raise fault(path, "$.settings.seed", "has no effect: the seed of a run is `workload.seed`, or --seed")
     if isinstance(scenario.cluster, ClusterFile):
         _check_cluster(scenario.cluster, path, "$.cluster.nodes")
     elif scenario.cluster not in cluster_names():

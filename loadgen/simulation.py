@@ -15,7 +15,7 @@ import msgspec
 from loadgen import on_conductor, on_event_loop
 from loadgen.fault_injection import Disturbance
 from loadgen.progress import Watch, watched
-from loadgen.results import Tally, in_turn, run_result
+from loadgen.results import Tally, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster, own_seed
 from loadgen.stack import Runners, WrapFactory, emulated_on, unwrapped
@@ -96,11 +96,12 @@ def simulate(
     result = run_result(
         events,
         scenario=scenario.name,
-        policy=in_turn(settings.policy, scenario.policies),
+        policy=settings.policy,
         seed=seed,
         speed=None,
         settings=settings,
         wall_s=time.perf_counter() - began,
+        changes=scenario.policies,
         refused=submissions.refused,
     )
     return Simulated(result, events, [record.seq for record in records])
@@ -143,11 +144,12 @@ def simulate_streaming(
     )
     return tally.result(
         scenario=scenario.name,
-        policy=in_turn(settings.policy, scenario.policies),
+        policy=settings.policy,
         seed=seed,
         speed=None,
         settings=settings,
         wall_s=time.perf_counter() - began,
+        changes=scenario.policies,
         refused=submissions.refused,
     )
 

@@ -17,7 +17,7 @@ from hopyard.local.stack import running_stack
 from hopyard.local.stack_settings import StackSpec, settings_of
 from hopyard.show.progress import RunStatus, Show
 from loadgen.replay import next_round, replay
-from loadgen.results import in_turn, run_result
+from loadgen.results import run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from schemas.results import RunResult
 from schemas.scenarios import Arrival, PolicyChange, ScenarioFile
@@ -73,11 +73,12 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
     result = run_result(
         events,
         scenario=spec.scenario.name,
-        policy=in_turn(settings.policy, spec.scenario.policies),
+        policy=settings.policy,
         seed=spec.seed,
         speed=spec.speed,
         settings=settings,
         wall_s=time.monotonic() - began,
+        changes=spec.scenario.policies,
     )
     return DemoResult(result, audit(events, drained=True, seqs=[line.seq for line in lines]))
 

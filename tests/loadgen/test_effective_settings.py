@@ -64,6 +64,11 @@ def test_settings_without_effect_are_named_with_their_source(tmp_path: Path) -> 
     assert found.scenario == small()
 
 
+def test_settings_of_the_scenario_without_effect_are_named_too() -> None:
+    idle = msgspec.structs.replace(small(), settings={"round_s": 60, "speed": 5, "nats_url": "nats://here"})
+    assert effective_settings(idle, {}).ignored == ("speed in small", "nats_url in small")
+
+
 def test_the_address_of_a_stack_is_not_named_as_without_effect() -> None:
     found = effective_settings(small(), {"HOPYARD_API_URL": "http://hopyard", "HOPYARD_API_TOKEN": "t"})
     assert found.ignored == ()

@@ -202,6 +202,7 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
         ("round_s", "round", 9, "$.settings.round"),
         ("round_s: 60", "round_s: -1", 9, "$.settings.round_s"),
         ("round_s: 60", "leave_s: soon", 9, "$.settings.leave_s"),
+        ("round_s: 60", "seed: 3", 9, "$.settings.seed"),
         ("cluster: tiny", "name: twice", 2, None),
         ("cluster: tiny", "cluster: [tiny", 3, None),
     ],

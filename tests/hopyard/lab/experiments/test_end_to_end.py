@@ -196,11 +196,20 @@ def test_a_setting_that_a_comparison_overrules_is_named(
 def test_policies_take_turns_by_the_scenario_and_by_the_command(
     scenario: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    scenario.write_text(scenario.read_text() + "policies: [{at_s: 900, policy: sjf}]\n")
+    scenario.write_text(scenario.read_text() + "policies: [{at_s: 90, policy: sjf}]\n")
     later = ("--policy-at", "60:hadar+branches=1", "--policy-at", "0.5:gavel")
     assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", *later, "--json") == 0
     result = msgspec.json.decode(capfd.readouterr().out, type=RunResult)
-    assert result.policy == "fifo, gavel from 0.5 s, hadar+branches=1 from 60 s, sjf from 900 s"
+    assert result.policy == "fifo, gavel from 0.5 s, hadar+branches=1 from 60 s, sjf from 90 s"
+
+
+def test_a_policy_whose_time_never_came_is_said_to_be_one(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    late = ("--policy-at", "60:gavel", "--policy-at", "1e8:gavel")
+    assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", *late, "--json") == 0
+    result = msgspec.json.decode(capfd.readouterr().out, type=RunResult)
+    assert result.policy == "fifo, gavel from 60 s, gavel from 1e+08 s (not reached)"
 
 
 def test_a_workload_s_own_seed_holds_where_no_other_is_named(
