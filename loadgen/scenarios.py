@@ -10,7 +10,7 @@ import msgspec
 from loadgen.catalogue.files import check_catalogue, read_catalogue
 from loadgen.catalogue.reference import FitsNowhere
 from loadgen.catalogue.specs import Catalogue, UnknownWorkload, catalogue_with
-from loadgen.workloads.mixes import UnknownMix, mix_named
+from loadgen.workloads.mixes import UnknownMix, mean_gpu_hours, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
@@ -173,9 +173,14 @@ def _check_mix(scenario: ScenarioFile, path: str) -> None:
     if isinstance(scenario.workload, ListedWorkload):
         return
     try:
-        mix_named(scenario.workload.mix, catalogue_of(scenario))
+        mix = mix_named(scenario.workload.mix, catalogue_of(scenario))
     except UnknownMix as error:
         raise fault(path, "$.workload.mix", str(error)) from None
+    if isinstance(scenario.workload, PoissonWorkload) and (wanted := scenario.workload.gpu_hours_mean):
+        least, most = mean_gpu_hours(mix)
+        if not least <= wanted <= most:
+            reason = f"jobs of {scenario.workload.mix} have {least:.3g} to {most:.3g} GPU-hours in the mean"
+            raise fault(path, "$.workload.gpu_hours_mean", f"{reason}, not {wanted:g}")
 
 
 def _check_jobs(workload: ListedWorkload, path: str) -> None:

@@ -23,8 +23,8 @@ class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag
     """None: all arrive at time 0"""
     mix: Name
     gpu_hours_mean: Positive | None = None
-    """mean to which the drawn sizes are scaled, each within the bounds of its class; None: they are not
-    scaled"""
+    """mean to which the drawn sizes are scaled, each within the bounds of its class, so that few jobs may
+    miss it; one that not even many jobs of the mix reach is refused. None: they are not scaled"""
     seed: Seed = 1
 
 

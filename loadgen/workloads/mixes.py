@@ -34,6 +34,13 @@ def mix_named(name: str, catalogue: Catalogue | None = None) -> Mix:
         ) from None
 
 
+def mean_gpu_hours(mix: Mix) -> tuple[float, float]:
+    """The least and the most that GPU-hours of a job can be in the mean over many."""
+    by_entry = list(zip(weights(mix), [mix.size_of(entry).hours for entry in mix.jobs], strict=True))
+    least, most = (plain_sum(weight * hours[end] for weight, hours in by_entry) for end in (0, 1))
+    return least, most
+
+
 def weights(mix: Mix) -> list[float]:
     """The weights of the mix's entries, in its order; they sum to 1."""
     total = plain_sum(entry.weight for entry in mix.jobs)

@@ -202,6 +202,8 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
         ("round_s", "round", 9, "$.settings.round"),
         ("round_s: 60", "round_s: -1", 9, "$.settings.round_s"),
         ("round_s: 60", "leave_s: soon", 9, "$.settings.leave_s"),
+        ("mix: short", "mix: short\n  gpu_hours_mean: 0.01", 8, "$.workload.gpu_hours_mean"),
+        ("mix: short", "mix: short\n  gpu_hours_mean: 5000", 8, "$.workload.gpu_hours_mean"),
         ("round_s: 60", "seed: 3", 9, "$.settings.seed"),
         ("cluster: tiny", "name: twice", 2, None),
         ("cluster: tiny", "cluster: [tiny", 3, None),
@@ -215,6 +217,14 @@ def test_a_fault_is_named_by_line_and_field(
         load_scenario(path)
 
     assert (refused.value.path, refused.value.line, refused.value.field) == (str(path), line, field)
+
+
+def test_a_mean_that_no_mix_of_jobs_reaches_is_refused_with_the_range(tmp_path: Path) -> None:
+    text = OWN.replace("mix: short", "mix: hops-table-2\n  gpu_hours_mean: 5000")
+    with pytest.raises(
+        InvalidFile, match=r"hops-table-2 have 6\.\d+ to 2\d\.\d GPU-hours in the mean, not 5000"
+    ):
+        load_scenario(written(tmp_path, text))
 
 
 def test_a_scenario_of_an_earlier_version_has_its_settings_under_their_present_names(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_workload_s_own_seed_holds_where_no_other_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    drawn = "arrivals: poisson, count: 2, rate_per_hour: 40, mix: short, gpu_hours_mean: 0.1"
+    drawn = "arrivals: poisson, count: 2, rate_per_hour: 40, mix: short, gpu_hours_mean: 0.5"
     Path("own.yaml").write_text(f"name: own\ncluster: tiny\nworkload: {{{drawn}, seed: 7}}\n")
     words = ("--scenario", "own.yaml", "--json")
 
