@@ -8,10 +8,11 @@ from loadgen.provenance import made_by
 from loadgen.standstill import end_before_standstill
 from schemas.base import Event
 from schemas.events import JobEvent, PolicyChosen
-from schemas.results import JobResult, RefusedJob, RunResult
-from schemas.scenarios import PolicyChange
+from schemas.results import CutJob, JobResult, RefusedJob, RunResult
+from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from shared.domain.audit import LogHash
+from shared.domain.demand import job_spec
 from shared.domain.ledger import Ledger, fold
 from shared.domain.ledger.records import JobRecord
 from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, summary
@@ -34,6 +35,7 @@ def run_result(
     wall_s: float,
     changes: Sequence[PolicyChange] = (),
     refused: Sequence[RefusedJob] = (),
+    cut: Sequence[CutJob] = (),
 ) -> RunResult:
     """The result of a whole log.
 
@@ -52,6 +54,7 @@ def run_result(
         wall_s=wall_s,
         changes=changes,
         refused=refused,
+        cut=cut,
     )
 
 
@@ -86,6 +89,7 @@ class Tally:
         wall_s: float,
         changes: Sequence[PolicyChange] = (),
         refused: Sequence[RefusedJob] = (),
+        cut: Sequence[CutJob] = (),
     ) -> RunResult:
         """As `run_result`."""
         ledger = self._ledger
@@ -106,7 +110,17 @@ class Tally:
             made_by=made_by(),
             job_results=job_results(ledger),
             refused=tuple(refused),
+            cut=tuple(cut),
         )
+
+
+def cut_jobs(arrivals: Sequence[Arrival]) -> tuple[CutJob, ...]:
+    numbered = ((number, one, job_spec(one.job)) for number, one in enumerate(arrivals, 1) if one.traced_gpus)
+    return tuple(
+        CutJob(number=number, name=spec.name, traced_gpus=one.traced_gpus, gpus=max(spec.demand))
+        for number, one, spec in numbered
+        if one.traced_gpus is not None
+    )
 
 
 def in_turn(policy: str, changes: Sequence[PolicyChange], chosen: Sequence[PolicyChosen]) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from loadgen import on_conductor, on_event_loop
 from loadgen.fault_injection import Disturbance
 from loadgen.progress import Watch, watched
-from loadgen.results import Tally, run_result
+from loadgen.results import Tally, cut_jobs, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from loadgen.scenarios import extended, load_cluster, own_seed
 from loadgen.stack import Runners, WrapFactory, emulated_on, unwrapped
@@ -103,6 +103,7 @@ def simulate(
         wall_s=time.perf_counter() - began,
         changes=scenario.policies,
         refused=submissions.refused,
+        cut=cut_jobs(arrivals),
     )
     return Simulated(result, events, [record.seq for record in records])
 
@@ -151,6 +152,7 @@ def simulate_streaming(
         wall_s=time.perf_counter() - began,
         changes=scenario.policies,
         refused=submissions.refused,
+        cut=cut_jobs(arrivals),
     )
 
 

@@ -60,6 +60,19 @@ class RefusedJob(Message, frozen=True, kw_only=True):
     reason: str
 
 
+class CutJob(Message, frozen=True, kw_only=True):
+    """A job of a trace that asks for fewer GPUs than the trace says, and for as much work."""
+
+    number: int
+    """its place among the scenario's jobs, in order of arrival, from 1"""
+    name: str
+    traced_gpus: int
+    """as the trace says"""
+    gpus: int
+    """what it asks for: all of the most numerous type that its model fits, or the most that its mix gives
+    that model"""
+
+
 class RunResult(Message, frozen=True, kw_only=True):
     scenario: str
     policy: str
@@ -83,6 +96,8 @@ class RunResult(Message, frozen=True, kw_only=True):
     """in the order of submission"""
     refused: tuple[RefusedJob, ...] = ()
     """jobs of a simulation that are in nothing above, since they were refused"""
+    cut: tuple[CutJob, ...] = ()
+    """jobs of a trace with fewer GPUs than it says"""
 
     @property
     def waiting(self) -> tuple[str, ...]:

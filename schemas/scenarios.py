@@ -109,3 +109,5 @@ class Arrival(Message, frozen=True, kw_only=True):
 
     at_s: float
     job: JobFile
+    traced_gpus: int | None = None
+    """the GPUs of its trace's job, where it asks for fewer"""

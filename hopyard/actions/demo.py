@@ -17,7 +17,7 @@ from hopyard.local.stack import running_stack
 from hopyard.local.stack_settings import StackSpec, settings_of
 from hopyard.show.progress import RunStatus, Show
 from loadgen.replay import next_round, replay
-from loadgen.results import run_result
+from loadgen.results import cut_jobs, run_result
 from loadgen.scenarios import arrivals as arrivals_of
 from schemas.results import RunResult
 from schemas.scenarios import Arrival, PolicyChange, ScenarioFile
@@ -79,6 +79,7 @@ async def _run_demo(spec: DemoSpec, show: Show, say: Say) -> DemoResult:
         settings=settings,
         wall_s=time.monotonic() - began,
         changes=spec.scenario.policies,
+        cut=cut_jobs(arrivals),
     )
     return DemoResult(result, audit(events, drained=True, seqs=[line.seq for line in lines]))
 

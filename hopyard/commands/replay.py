@@ -8,7 +8,7 @@ from hopyard.api.connect import api_url
 from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.show.tables import facts_table
-from hopyard.show.terminal import say, show
+from hopyard.show.terminal import say, say_who_is_cut, show
 from hopyard.show.units import duration
 
 
@@ -35,12 +35,15 @@ def replay(
     from hopyard.actions.replay import ReplaySpec, run_replay  # noqa: PLC0415 - brings aiohttp
     from hopyard.actions.scenario import chosen_scenario, valid  # noqa: PLC0415 - brings numpy
     from hopyard.local.signals import run_until_stopped  # noqa: PLC0415 - brings asyncio
+    from loadgen.results import cut_jobs  # noqa: PLC0415 - as above
     from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
 
     chosen = chosen_scenario(scenario, trace, columns)
+    found = valid(lambda: arrivals(chosen, seed=seed))
+    say_who_is_cut(cut_jobs(found))
     spec = ReplaySpec(
         api_url=api_url(api),
-        arrivals=valid(lambda: arrivals(chosen, seed=seed)),
+        arrivals=found,
         wait=wait,
     )
     done = run_until_stopped(run_replay(spec, say))

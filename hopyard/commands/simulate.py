@@ -22,7 +22,7 @@ from hopyard.commands.options import (
 )
 from hopyard.failures import Failure
 from hopyard.show.tables import scenarios_table
-from hopyard.show.terminal import complain_of, say, show, show_result
+from hopyard.show.terminal import NAMED, complain_of, say, show, show_result
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
 from schemas.results import RunResult
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
-NAMED = 5
-"""jobs that are refused or never placed and are named; more are only counted"""
 
 
 def simulate(

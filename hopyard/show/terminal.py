@@ -16,11 +16,13 @@ from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
 from hopyard.show.units import legible, plural
 from schemas.base import Message
-from schemas.results import RunResult
+from schemas.results import CutJob, RunResult
 
 if TYPE_CHECKING:
     from shared.domain.audit import Violation
 
+NAMED = 5
+"""jobs that are named where each has its own reason; more are only counted"""
 PIPE_WIDTH = 100_000
 """columns when stdout is no terminal: nothing is folded or cut for a reader that is a program"""
 
@@ -71,6 +73,14 @@ def show(
 
 def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
     show(result, result_table(result), as_json=as_json, out=out)
+    say_who_is_cut(result.cut)
+
+
+def say_who_is_cut(jobs: Sequence[CutJob]) -> None:
+    if jobs:
+        some = ", ".join(f"{job.name} ({job.traced_gpus} → {job.gpus})" for job in jobs[:NAMED])
+        more = " …" if len(jobs) > NAMED else ""
+        say(f"{plural(len(jobs), 'job')} with fewer GPUs than the trace says: {some}{more}")
 
 
 def write_lines(file: Path, lines: Iterable[bytes]) -> None:

@@ -96,17 +96,21 @@ def trace_arrivals(
     """
     reference = ReferenceCache(cluster, catalogue)
     jobs = _taken(workload, seed)
-    return [
-        Arrival(
-            at_s=0.0 if workload.at_once else job.arrival_s - jobs[0].arrival_s,
-            job=msgspec.structs.replace(
-                _assigned(job, index, workload, reference, generator(seed, "trace", job.line)),
-                checkpoint=Checkpoint(interval_s=workload.checkpoint_interval_s),
-                user=job.user[:USER_AT_MOST],
-            ),
+    found = []
+    for index, job in enumerate(jobs):
+        assigned, gpus = _assigned(job, index, workload, reference, generator(seed, "trace", job.line))
+        found.append(
+            Arrival(
+                at_s=0.0 if workload.at_once else job.arrival_s - jobs[0].arrival_s,
+                job=msgspec.structs.replace(
+                    assigned,
+                    checkpoint=Checkpoint(interval_s=workload.checkpoint_interval_s),
+                    user=job.user[:USER_AT_MOST],
+                ),
+                traced_gpus=job.gpus if gpus < job.gpus else None,
+            )
         )
-        for index, job in enumerate(jobs)
-    ]
+    return found
 
 
 def _taken(workload: TraceWorkload, seed: int) -> list[TraceJob]:
@@ -136,7 +140,8 @@ def _assigned(
     workload: TraceWorkload,
     reference: ReferenceCache,
     random: np.random.Generator,
-) -> JobFile:
+) -> tuple[JobFile, int]:
+    """The job, and the GPUs that it asks for."""
     mix = mix_named(workload.mix, reference.catalogue)
     place, position = random.random(2).tolist()
     hours, most = _gpu_hours(job, reference), workload.longest_gpu_hours or math.inf
@@ -148,7 +153,8 @@ def _assigned(
     # More GPUs than the cluster has of a type that will do: the job keeps its work and runs on fewer.
     model = reference.spec(entry)
     gpus = min(job.gpus, reference.most_gpus(entry))
-    return job_file(named(model, index), model, gpu_hours=hours, gpus=[gpus], reference=reference)
+    made = job_file(named(model, index), model, gpu_hours=hours, gpus=[gpus], reference=reference)
+    return made, gpus
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:

@@ -144,6 +144,7 @@ def test_a_job_larger_than_the_cluster_keeps_its_work_on_fewer_gpus(tmp_path: Pa
     narrow = planted(tmp_path, MICROSOFT + "a,0,460800,1\n")
     (same,) = jobs(narrow)
 
+    assert (job.traced_gpus, same.traced_gpus) == (128, None)
     assert job.job.gpus in ([16], [32])
     assert job.job.samples == same.job.samples
 

@@ -138,7 +138,21 @@ def in_short(found: Sequence[Verdict]) -> str:
 
 def warnings(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:
     """Warnings about a table that says little, or not of every seed."""
-    return [*_of_other_jobs(outcomes), *_of_fewer_seeds(outcomes), *_of_seeds(outcomes)]
+    return [
+        *_of_cut_jobs(outcomes),
+        *_of_other_jobs(outcomes),
+        *_of_fewer_seeds(outcomes),
+        *_of_seeds(outcomes),
+    ]
+
+
+def _of_cut_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> Iterator[str]:
+    """Of one policy's runs: all have the same jobs."""
+    runs = next(iter(outcomes.values()), ())
+    cut = sum(len(one.result.cut) for one in runs)
+    if cut:
+        jobs = sum(len(one.jobs) + len(one.result.refused) for one in runs)
+        yield f"{cut} of {jobs} jobs have fewer GPUs than the trace says; `hopyard simulate` names them."
 
 
 def _of_other_jobs(outcomes: Mapping[str, Sequence[Simulated]]) -> list[str]:

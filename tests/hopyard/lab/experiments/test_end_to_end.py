@@ -212,6 +212,21 @@ def test_a_policy_whose_time_never_came_is_said_to_be_one(
     assert result.policy == "fifo, gavel from 60 s, gavel from 1e+08 s (not reached)"
 
 
+def test_jobs_with_fewer_gpus_than_their_trace_says_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text("when,n,took,what\n0,500,3,resnet18\n60,2,60,resnet18\n")
+    traced = ("--trace", "jobs.csv", "--columns", "submit=when,gpus=n,seconds=took,model=what")
+    assert ran("simulate", "--scenario", "tiny", "--policy", "fifo", *traced, "--json") == 0
+    out, err = capfd.readouterr()
+    [cut] = msgspec.json.decode(out, type=RunResult).cut
+    assert (cut.number, cut.traced_gpus, cut.gpus) == (1, 500, 8)
+    assert err.endswith(f"1 job with fewer GPUs than the trace says: {cut.name} (500 → 8)\n")
+    assert ran("compare", "--scenario", "tiny", "--policies", "fifo", "--seeds", "1", *traced) == 0
+    assert "1 of 2 jobs have fewer GPUs than the trace says" in capfd.readouterr().out
+
+
 def test_a_workload_s_own_seed_holds_where_no_other_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
