@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -13,7 +13,7 @@ from hopyard.api.client import Client
 from hopyard.api.connect import api_url, connect
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.signals import run_until_stopped
-from hopyard.show.terminal import put
+from hopyard.show.terminal import console, put
 from hopyard.show.times import Times
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ async def _watch(
                 put("")
                 await pause()
                 newest = await _or_why_not(looked, newest)
-        with Live(newest, console=Console(highlight=False), auto_refresh=False) as live:
+        with Live(newest, console=console(), auto_refresh=False) as live:
             while True:
                 await pause()
                 newest = await _or_why_not(looked, newest)

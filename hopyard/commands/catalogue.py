@@ -7,7 +7,7 @@ import typer
 
 from hopyard.actions import completion
 from hopyard.commands.options import AsJson
-from hopyard.show.terminal import console, show_json
+from hopyard.show.terminal import put, show_json
 
 
 class Kind(StrEnum):
@@ -74,8 +74,8 @@ def catalogue(
     tables = catalogue_tables(known)
     for number, each in enumerate(kinds):
         if number:
-            console().print()
-        console().print(tables[each])
+            put("")
+        put(tables[each])
 
 
 def register(app: typer.Typer) -> None:

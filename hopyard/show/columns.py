@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from hopyard.show.units import legible
+from hopyard.show.units import on_one_line
 
 GAP = "  "
 T = TypeVar("T")
@@ -94,11 +94,11 @@ class Listing(Generic[T]):
 
 
 def _text(cell: Shown, wide: int | None = None, parts: str = "") -> Text:
-    """A cell as plain text: markup in it is not interpreted."""
+    """A cell as plain text on one line: markup in it is not interpreted."""
     if isinstance(cell, Text):
         return cell
     if isinstance(cell, str) or len(cell) == 1:
-        text = Text(legible("".join(cell)))
+        text = Text(on_one_line("".join(cell)))
         if wide is not None:
             text.truncate(wide, overflow="ellipsis")
         return text

@@ -7,7 +7,7 @@ from hopyard.show.causes import cause_text
 from hopyard.show.jobs import exit_text, places
 from hopyard.show.stages import STAGES
 from hopyard.show.times import Times
-from hopyard.show.units import duration, gpu_counts, in_a_line, number, plural, share, withheld
+from hopyard.show.units import duration, gpu_counts, in_a_line, number, on_one_line, plural, share, withheld
 from schemas import events as facts
 from schemas.base import Event
 from schemas.instances import instance_name
@@ -50,7 +50,7 @@ def plain_line(fields: Mapping[str, object], times: Times) -> str:
 
 
 def _line(at: str, who: str, words: str) -> str:
-    return f"{at}  {who:<{WHO_WIDTH}}  {words}".rstrip()
+    return on_one_line(f"{at}  {who:<{WHO_WIDTH}}  {words}").rstrip()
 
 
 def _who(fact: Event) -> str:

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from hopyard.show.tables import facts_table, status_facts
-from hopyard.show.terminal import say
+from hopyard.show.terminal import console, say
 from hopyard.show.units import duration
 from schemas.views import StatusView
 
@@ -44,7 +44,7 @@ def progress() -> Iterator[Show]:
     if not sys.stderr.isatty():
         yield _lines()
         return
-    with Live(console=Console(stderr=True), refresh_per_second=REFRESH_PER_S, transient=True) as live:
+    with Live(console=console(stderr=True), refresh_per_second=REFRESH_PER_S, transient=True) as live:
         yield lambda status: live.update(picture(status))
 
 

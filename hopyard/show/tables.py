@@ -83,7 +83,7 @@ def checks_table(checks: Iterable[tuple[str, bool, str]]) -> Table:
     """A line for each check: what was checked, whether it passed, and what was found."""
     table = _table("check", "", "seen")
     for what, ok, detail in checks:
-        _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), Text(detail))
+        _add(table, what, Text("ok", "green") if ok else Text("bad", "bold red"), detail)
     return table
 
 

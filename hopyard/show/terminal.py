@@ -4,17 +4,18 @@ Results go to stdout, everything else to stderr.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
-from hopyard.show.units import legible, plural
+from hopyard.show.units import CONTROLS, legible, plural
 from schemas.base import Message
 from schemas.results import CutJob, RunResult
 
@@ -27,9 +28,18 @@ PIPE_WIDTH = 100_000
 """columns when stdout is no terminal: nothing is folded or cut for a reader that is a program"""
 
 
-def console() -> Console:
-    """A console for stdout as it is at the moment."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+class _Console(Console):
+    """Shows texts as they are: markup in them is not interpreted, and they do not control the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=legible(segment.text))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console for stdout, or stderr, as it is at the moment."""
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPE_WIDTH
+    return _Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
 def put(table: RenderableType) -> None:
@@ -44,8 +54,9 @@ def put(table: RenderableType) -> None:
 
 
 def put_line(text: str) -> None:
-    """Print a line of text on stdout, neither folded nor cut, and without interpreting markup."""
-    console().print(text, markup=False, emoji=False, soft_wrap=True)
+    """Print a line of text on stdout, neither folded nor cut; flush, since a reader may wait for it."""
+    sys.stdout.write(legible(text) + "\n")
+    sys.stdout.flush()
 
 
 def show(
@@ -94,11 +105,16 @@ def write_lines(file: Path, lines: Iterable[bytes]) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON document, indented."""
-    sys.stdout.write(_pretty(value).decode() + "\n")
+    sys.stdout.write(_escaped(_pretty(value)) + "\n")
 
 
 def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def _escaped(document: bytes) -> str:
+    """The same JSON, its characters that control a terminal as escapes; below 0x20 msgspec wrote them so."""
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
 
 
 def show_ids(ids: Iterable[str]) -> None:
@@ -108,13 +124,13 @@ def show_ids(ids: Iterable[str]) -> None:
 
 def show_line(value: object) -> None:
     """Print one JSON document on one line, as part of a stream; flush, since a reader may wait for it."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.write(_escaped(msgspec.json.encode(value)) + "\n")
     sys.stdout.flush()
 
 
 def say(text: str) -> None:
     """Print a line on stderr, beside the result."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(legible(text) + "\n")
     sys.stderr.flush()
 
 
@@ -142,14 +158,11 @@ class Complaint(Message, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def complain(error: object, code: int, *, as_json: bool) -> NoReturn:
-    """Print the last line on stderr, a text or an object with one member `error`, and exit.
-
-    The text may quote a file or an argument, which must not control the terminal.
-    """
+    """Print the last line on stderr, a text or an object with one member `error`, and exit."""
     if as_json:
-        say(msgspec.json.encode({"error": complaint(error, code)}).decode())
+        say(_escaped(msgspec.json.encode({"error": complaint(error, code)})))
     else:
-        say(f"hopyard: {legible(str(error))}")
+        say(f"hopyard: {error}")
     sys.exit(code)
 
 

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TextIO
 
-from hopyard.show.units import duration
+from hopyard.show.units import duration, legible
 
 REWRITE_EVERY_S = 0.1
 LINE_EVERY_S = 10.0
@@ -37,19 +37,19 @@ class Ticker:
         if now - self._last < (REWRITE_EVERY_S if self._rewrites else LINE_EVERY_S):
             return
         self._last = now
-        line = f"{text}, {share:.0%}{self._left(share, now)}"
+        line = f"{legible(text)}, {share:.0%}{self._left(share, now)}"
         self._write(ERASE + line[: self._width() - 1] if self._rewrites else line + "\n")
         self._shown = self._rewrites
 
     def step(self, text: str) -> None:
         """Print a line about a part that is done, unless lines are rewritten."""
         if not self._rewrites:
-            self._write(text + "\n")
+            self._write(legible(text) + "\n")
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
         self.clear()
-        self._write(text + "\n")
+        self._write(legible(text) + "\n")
 
     def clear(self) -> None:
         """Erase the line."""

@@ -1,6 +1,7 @@
 """Quantities and texts of users and jobs, made readable. A value that is not known is an empty text."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from shared.domain.quantities import UNITS_S
@@ -10,6 +11,8 @@ WHOLE_ABOVE = 100
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """by unit, the number from which on `brief` takes the next unit"""
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""characters that control a terminal, end a line in a way of their own, or turn the direction of writing"""
 
 
 def duration(seconds: float | None) -> str:
@@ -90,8 +93,13 @@ def brief(seconds: float | None) -> str:
 
 
 def legible(text: str) -> str:
-    """A text without control characters, which a job's output may have; line breaks stay."""
-    return "".join(each for each in text if each.isprintable() or each == "\n")
+    """A text without control characters, which whoever wrote it may have put there; line breaks stay."""
+    return CONTROLS.sub("", text.replace("\t", " "))
+
+
+def on_one_line(text: str) -> str:
+    """The whole of a text, so that no part of it can pass for another line."""
+    return " ".join(legible(text).splitlines())
 
 
 def in_a_line(text: str) -> str:

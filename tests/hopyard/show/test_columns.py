@@ -88,3 +88,9 @@ def test_no_line_ends_in_blanks() -> None:
 
 def test_an_empty_list_is_its_header() -> None:
     assert lines(width=80) == ["job"]
+
+
+def test_a_row_is_one_line_whatever_is_in_its_cells() -> None:
+    columns = [Column[str](head, lambda text: text) for head in ("a", "b")]
+    [_, row] = Listing(columns, ["x\ny\x1b[31m"], whole=True).lines(80)
+    assert row.plain == "x y[31m  x y[31m"

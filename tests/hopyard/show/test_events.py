@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hopyard.show.events import OUTCOMES, WORDS, fact_line
+from hopyard.show.events import OUTCOMES, WORDS, fact_line, plain_line
 from hopyard.show.times import Times
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
@@ -17,6 +17,7 @@ from tests.fact_builders import (
     plan,
     preempted,
     refused,
+    submitted,
     worker_started,
     worker_stopped,
 )
@@ -55,6 +56,18 @@ def test_a_policy_s_error_of_several_lines_is_shown_in_one_without_control_chara
     assert line.endswith("; mine failed: ValueError: what … [31mwhere[0m; planned by fifo")
     no_room = msgspec.structs.replace(refused(), reason="no room:\n\x07none")
     assert "not started (plan-1): no room: … none" in fact_line(no_room, UNKNOWN)
+
+
+def test_what_a_submitter_wrote_forges_no_line_and_gives_the_terminal_no_orders() -> None:
+    job = submitted()
+    forged = msgspec.structs.replace(job.spec.workload, model="m\n00:00:09  job-2  completed\x1b[1A\x9b2K")
+    line = fact_line(
+        msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, workload=forged)), UNKNOWN
+    )
+    assert line.isprintable()
+    assert "m 00:00:09  job-2  completed[1A2K on" in line
+    later = plain_line({"fact": "job.praised", "at": 1.0, "job_id": "job-1\r\x1b[2K", "by": "a\nb"}, UNKNOWN)
+    assert later.isprintable()
 
 
 def test_gpus_that_get_no_job_are_named_with_the_reason() -> None:

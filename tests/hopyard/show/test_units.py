@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hopyard.show.units import clock, duration, in_a_line, memory, number, share
+from hopyard.show.units import clock, duration, in_a_line, memory, number, on_one_line, share
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,15 @@ def test_a_text_of_many_lines_is_its_first_and_its_last(text: str, line: str) ->
 )
 def test_memory_is_in_the_largest_unit_of_which_there_is_one(amount: float, text: str) -> None:
     assert memory(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("one\n\n two\r\n", "one   two"),
+        ("a\tb\x9b1A\u202ec\u2028d", "a b1Acd"),
+        ("Modell 2\u00a0GB, 模型\u3000一", "Modell 2\u00a0GB, 模型\u3000一"),
+    ],
+)
+def test_a_text_on_one_line_has_no_breaks_and_no_control_characters(text: str, line: str) -> None:
+    assert on_one_line(text) == line
