@@ -70,7 +70,10 @@ CHOICES_MAX = 4_096
 
 
 class Workload(File, frozen=True, kw_only=True):
-    """What is trained. Jobs with equal fields share their measurements."""
+    """What is trained. Jobs with equal fields share their measurements.
+
+    A job is not accepted if one of these texts has control characters. Facts of earlier versions have some.
+    """
 
     model: Annotated[str, Meta(min_length=1, max_length=200)]
     dataset: Annotated[str, Meta(min_length=1, max_length=200)]

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 
-from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate
+from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate, Workload
 from schemas.placement import LOCKSTEP
 from shared.domain import gangs
 from shared.domain.invalid_job import InvalidJob
-from shared.domain.launch import checked_environment, command_words, memory_bytes, time_limit_s
+from shared.domain.launch import CONTROL, checked_environment, command_words, memory_bytes, time_limit_s
 
 
 def job_spec(job: JobFile) -> JobSpec:
@@ -15,7 +15,7 @@ def job_spec(job: JobFile) -> JobSpec:
     demand = expand_demand(job.gpus)
     return JobSpec(
         name=job.name,
-        workload=job.workload,
+        workload=_legible(job.workload),
         demand=demand,
         gpu_types=tuple(sorted(set(job.gpu_types or ()))),
         samples=_total_samples(job),
@@ -37,6 +37,14 @@ def job_spec(job: JobFile) -> JobSpec:
         preemptible=job.preemptible,
         modes=() if job.modes is None else _modes(job.modes),
     )
+
+
+def _legible(workload: Workload) -> Workload:
+    """Raises InvalidJob for control characters. Its type allows them: facts of earlier versions have some."""
+    for field in ("model", "dataset", "optimizer", "code_version"):
+        if CONTROL.search(getattr(workload, field)):
+            raise InvalidJob(f"$.workload.{field}", "holds a control character")
+    return workload
 
 
 def _modes(asked: Sequence[str]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ LINES = "holds a control character; put text of several lines into a file"
 SHOWN = 40
 """how many characters of a refused text an error shows"""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def command_words(command: str | list[str]) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _check_variable(name: str, value: str) -> None:
         raise InvalidJob("$.environment", f"{name[:SHOWN]!r} {NO_NAME}")
     if name in OF_THE_AGENT or name.startswith(PREFIXES_OF_THE_AGENT):
         raise InvalidJob(f"$.environment.{name}", KEPT)
-    if _CONTROL.search(value):
+    if CONTROL.search(value):
         raise InvalidJob(f"$.environment.{name}", LINES)
 
 

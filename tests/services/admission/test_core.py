@@ -73,6 +73,7 @@ def test_a_job_that_only_all_types_together_can_hold_is_accepted() -> None:
         ({"samples": None, "epochs": 3}, "$.workload.dataset_samples"),
         ({"learning_rates": {1: 0.1}}, "$.learning_rates"),
         ({"command": ["x" * 300_000]}, "$.command"),
+        ({"workload": {"model": "a\nb", "dataset": "c", "batch_size": 1}}, "$.workload.model"),
     ],
 )
 def test_an_impossible_job_is_refused_by_field_and_changes_no_state(job: dict[str, Any], field: str) -> None:

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.ids import GpuType
-from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, LearningRate, Workload
+from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate, Workload
 from shared.domain.demand import expand_demand, job_spec
 from shared.domain.invalid_job import InvalidJob
 
@@ -122,3 +123,12 @@ def test_a_command_is_words_or_a_line_for_the_shell() -> None:
         "sh", "-c", "python train.py | tee log",
     )  # fmt: skip
     assert job_spec(job_file()).command == ()
+
+
+@pytest.mark.parametrize("field", ["model", "dataset", "optimizer", "code_version"])
+def test_a_workload_has_no_control_characters_but_one_of_an_earlier_version_is_read(field: str) -> None:
+    workload = msgspec.structs.replace(job_file().workload, **{field: "a\n\x1b[1A"})
+    with pytest.raises(InvalidJob, match=rf"\$\.workload\.{field}: holds a control character"):
+        job_spec(job_file(workload=workload))
+    stored = msgspec.structs.replace(job_spec(job_file()), workload=workload)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(stored), type=JobSpec) == stored
