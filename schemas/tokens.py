@@ -25,7 +25,14 @@ class Role(StrEnum):
 
 RANKS = {role: rank for rank, role in enumerate(Role)}
 
-Note = Annotated[str, Meta(max_length=200)]
+Note = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)",
+        max_length=200,
+        description="a line without control characters",
+    ),
+]
 
 
 class TokenEntry(File, frozen=True, kw_only=True):
@@ -42,7 +49,8 @@ class TokenEntry(File, frozen=True, kw_only=True):
     created_at: float
     expires_at: float | None = None
     """null: never"""
-    note: Note = ""
+    note: Annotated[str, Meta(max_length=200)] = ""
+    """a `Note`, or what an earlier version took for one"""
 
 
 class TokensFile(File, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from hopyard.failures import Failure, Invalid
 from hopyard.local.credentials import tokens_of
 from hopyard.local.stacks import my_folder
 from schemas.base import Message
-from schemas.jobs import User
+from schemas.jobs import Name, User
 from schemas.tokens import Note, Role, TokenEntry
 from shared.runtime.error_wording import worded
 from shared.runtime.owner_only import Exposed
@@ -63,6 +63,8 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
     if role is Role.SUBMITTER and not user:
         raise Invalid("--user is missing: the user who will own the jobs submitted with the token")
     _check("--user", user, User)
+    if project:
+        _check("--project", project, Name)
     _check("--note", note, Note)
     now = time.time()
     expires_at = now + days * DAY_S if days else None
@@ -80,7 +82,7 @@ def create(file: Path, role: Role, *, user: str, project: str, days: float, note
 
 
 def _check(option: str, value: str, kind: object) -> None:
-    """Raises Invalid for a value with which the file of tokens could not be read any more."""
+    """Raises Invalid for a value that could not be read any more, or that no job can have."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

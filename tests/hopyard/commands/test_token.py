@@ -67,9 +67,17 @@ def test_a_submitter_token_needs_a_user(hopyard: Hopyard, file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--user", "ada\n"), ("--user", "a\tb"), ("--user", "x" * 101), ("--note", "x" * 201)],
+    [
+        ("--user", "ada\n"),
+        ("--user", "a\tb"),
+        ("--user", "x" * 101),
+        ("--note", "x" * 201),
+        ("--note", "laptop\n3f2a9c01  operator  root"),
+        ("--project", "No Project"),
+        ("--project", "lab-"),
+    ],
 )
-def test_a_value_with_which_the_file_could_not_be_read_makes_no_token(
+def test_a_value_that_could_not_be_read_or_that_no_job_can_have_makes_no_token(
     hopyard: Hopyard, file: Path, option: str, value: str
 ) -> None:
     refused = hopyard("token", "create", "--role", "operator", option, value, "--file", str(file))
@@ -95,6 +103,16 @@ def test_a_token_that_expires_beyond_the_calendar_is_listed_and_revoked(
     file.write_text(json.dumps({"tokens": [entry | {"expires_at": at}]}))
     assert "beyond the calendar" in hopyard("token", "list", "--file", str(file)).out
     assert hopyard("token", "revoke", entry["token_id"], "--file", str(file)).code == 0
+
+
+def test_a_token_of_an_earlier_version_is_listed_on_one_line(hopyard: Hopyard, file: Path) -> None:
+    hopyard("token", "create", "--role", "viewer", "--file", str(file))
+    [entry] = json.loads(file.read_text())["tokens"]
+    older = {"note": "laptop\n3f2a9c01\x1b[31m", "project": "No Project"}
+    file.write_text(json.dumps({"tokens": [entry | older]}))
+    _, line = hopyard("token", "list", "--file", str(file)).out.splitlines()
+    assert line.endswith("laptop 3f2a9c01[31m")
+    assert "No Project" in line
 
 
 @pytest.mark.parametrize("words", [("list",), ("revoke", "x")])
