@@ -7,11 +7,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
 
 from hopyard.lab.bench.page.chromium import browser, complaints, js, scheme, size, text, until
+from schemas.ids import JobId
+from services.admission import problems
+from shared.domain.states import JobState
 from tests.browser.running import RunningStack, proxy, stack
 
 pytestmark = pytest.mark.browser
@@ -22,6 +26,13 @@ const link = document.getElementById("link");
 window.states = [];
 new MutationObserver(() => states.push(link.dataset.state)).observe(link, {attributes: true});
 """
+ANSWERED = """
+const [path, status, answer] = arguments;
+const asked = window.fetch;
+window.fetch = (url, ...rest) =>
+  url === path ? Promise.resolve(new Response(JSON.stringify(answer), {status})) : asked(url, ...rest);
+"""
+"""makes the page find this answer at a path of the API"""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
@@ -192,6 +203,37 @@ def test_hostile_text_stays_text(cluster: RunningStack, page: Chrome) -> None:
     assert js(page, "return document.querySelectorAll('main img, main script').length") == 0
     own = js(page, "return performance.getEntriesByType('resource').map((each) => new URL(each.name).origin)")
     assert set(own) == {cluster.url.rstrip("/")}
+
+
+def test_every_instance_of_a_service_has_a_row(cluster: RunningStack, page: Chrome) -> None:
+    status = cluster.call("GET", "v1/status")
+    (planner,) = [each for each in status["services"] if each["name"] == "planner"]
+    second = planner | {"instance": 2, "state": "gone"}
+    js(page, ANSWERED, "v1/status", 200, status | {"services": [second, planner]})
+    until(page, lambda: "planner-2" in text(page, "#services-table"), "the second instance")
+    assert text(page, "#services-table tbody tr:nth-child(1)").startswith("planner-2gone")
+    assert text(page, "#services-table tbody tr:nth-child(2)").startswith("plannerup")
+
+
+def test_of_a_job_that_is_no_longer_kept_the_page_shows_the_reason_and_the_facts(
+    cluster: RunningStack, page: Chrome
+) -> None:
+    name = cluster.submit("forgotten")
+    problem = msgspec.to_builtins(problems.forgotten(JobId(name), JobState.COMPLETED))
+    js(page, ANSWERED, f"v1/jobs/{name}", 410, problem)
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: "no longer keeps it" in text(page, "#job .lead"), "the reason")
+    until(page, lambda: "job completed" in text(page, "#job [aria-label=Facts]"), "its facts")
+    assert not page.find_element(By.ID, "problem").is_displayed()
+
+
+def test_a_jobs_facts_are_read_once_the_api_is_there_again(cluster: RunningStack, page: Chrome) -> None:
+    name = cluster.submit("unread")
+    path = f"v1/events?job={name}&newest=100"
+    js(page, ANSWERED + "setTimeout(() => (window.fetch = asked), 3000);", path, 503, {"detail": "starting"})
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: "does not answer (starting)" in text(page, "#problem"), "the complaint")
+    until(page, lambda: "job submitted" in text(page, "#job [aria-label=Facts]"), "its facts")
 
 
 # ---- the link

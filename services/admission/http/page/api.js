@@ -6,7 +6,13 @@ const KEY = `hopyard-token:${location.pathname}`;
 const LATE_MS = 15000;
 
 export class Unauthorized extends Error {}
-export class NotFound extends Error {}
+/** An answer that stays the same if it is asked for again, with the reason as its text. */
+export class Refused extends Error {
+  constructor(text, status) {
+    super(text);
+    this.status = status;
+  }
+}
 
 export const keepToken = (token) => sessionStorage.setItem(KEY, token);
 export const dropToken = () => sessionStorage.removeItem(KEY);
@@ -23,7 +29,7 @@ async function call(path, signal) {
     await answer.body?.cancel(); // an answer that is not read holds one of the browser's few connections
     throw new Unauthorized();
   }
-  if (answer.status === 404) throw new NotFound(await reason(answer));
+  if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) throw new Refused(await reason(answer), answer.status);
   if (!answer.ok) throw new Error(await reason(answer));
   hear(answer.headers.get("Hopyard-Clock"));
   return answer;
@@ -37,7 +43,7 @@ async function reason(answer) {
   }
 }
 
-/** The answer of a reading call, as JSON. Throws Unauthorized, NotFound, Error. */
+/** The answer of a reading call, as JSON. Throws Unauthorized, Refused, Error. */
 export async function get(path) {
   return (await call(path, AbortSignal.timeout(LATE_MS))).json();
 }

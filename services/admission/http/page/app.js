@@ -1,6 +1,6 @@
 // The page: which part is shown, when it is read again, and the link to the stream of facts.
 
-import { NotFound, Unauthorized, dropToken, follow, get, hasToken, keepToken } from "./api.js";
+import { Refused, Unauthorized, dropToken, follow, get, hasToken, keepToken } from "./api.js";
 import { UseChart } from "./charts.js";
 import { Cluster } from "./cluster.js";
 import { JobPage } from "./job.js";
@@ -91,7 +91,7 @@ function settle() {
 function fail(error) {
   if (error instanceof Unauthorized) return askToken();
   const place = byId("problem");
-  if (error instanceof NotFound) say(place, error.message);
+  if (error instanceof Refused) say(place, error.message);
   else say(place, `The cluster does not answer (${error.message}). What is shown is of before; trying again.`);
   place.hidden = false;
   return undefined;

@@ -29,10 +29,10 @@ export class Cluster {
     this.tiles = new Map();
     this.services = new Table(byId("services-table"), {
       caption: "Services and how they are",
-      key: (service) => service.name,
+      key: instanceName,
       empty: "No service has reported.",
       columns: [
-        { name: "Service", text: (service) => service.name },
+        { name: "Service", text: instanceName },
         { name: "State", text: (service) => service.state, node: (service) => mark(service.state, service.state === "up") },
         { name: "Restarts", kind: "number", text: (service) => number(service.restarts) },
         { name: "Trouble", text: (service) => [service.last_error, ...service.troubles].filter(Boolean).join("; ") || "none" },
@@ -103,6 +103,9 @@ export class Cluster {
     this.nodes.update(model.nodes.map((node) => ({ ...node, ...onNode(model, node) })));
   }
 }
+
+/** The first instance has the name of its service. */
+const instanceName = ({ name, instance }) => (instance === 1 ? name : `${name}-${instance}`);
 
 function onNode(model, node) {
   const open = (model.byNode.get(node.node_id)?.holdings ?? []).filter((each) => each.until === null);

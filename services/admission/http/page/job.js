@@ -1,6 +1,6 @@
 // A job's page: what it is, why it waits, where it ran, how fast, its facts and its output.
 
-import { NotFound, get, lines } from "./api.js";
+import { Refused, get, lines } from "./api.js";
 import { SpeedChart } from "./charts.js";
 import { terms } from "./cluster.js";
 import { Table } from "./table.js";
@@ -12,6 +12,7 @@ const RUNS_MOST = 100;
 const RUNS_LISTED = 15;
 const OUTPUT_MOST = 500;
 const OUTPUT_EVERY_MS = 4000;
+const FORGOTTEN = 410; // the status of a job that the monitor no longer keeps
 
 export class JobPage {
   constructor() {
@@ -22,14 +23,15 @@ export class JobPage {
   async open(id) {
     this.close();
     this.id = id;
+    this.forgotten = false;
     this.facts = new Map();
+    this.factsRead = false;
     this.outputAt = -Infinity;
     this.#build();
     this.place.hidden = false;
     this.place.focus({ preventScroll: true });
     scrollTo(0, 0);
     await this.read();
-    if (this.id === id) await this.#readFacts(id);
   }
 
   close() {
@@ -72,10 +74,15 @@ export class JobPage {
     this.factTable = factsTable(this.factsPlace);
   }
 
-  /** Reads the job again. If the cluster does not know it, the page says so. */
+  /** Reads the job again, and once its facts: they are there also of a job that is no longer kept. */
   async read() {
     const { id } = this;
     if (id === null) return;
+    await Promise.all([this.forgotten || this.#readJob(id), this.factsRead || this.#readFacts(id)]);
+  }
+
+  /** If the cluster does not show the job, the page says why. */
+  async #readJob(id) {
     const path = `v1/jobs/${encodeURIComponent(id)}`;
     try {
       const job = await get(path);
@@ -89,8 +96,9 @@ export class JobPage {
       if (runs.length) this.chart.show(runs.slice(-RUNS_MOST), clusterNow());
       this.#readOutput(path, id).catch((error) => this.id === id && showOutput(this.output, [{ node: "output", problem: error.message }]));
     } catch (error) {
-      if (!(error instanceof NotFound) || this.id !== id) throw error;
+      if (!(error instanceof Refused) || this.id !== id) throw error;
       this.why.textContent = error.message;
+      this.forgotten = error.status === FORGOTTEN;
     }
   }
 
@@ -98,7 +106,7 @@ export class JobPage {
     try {
       return (await get(`${path}/runs`)).runs;
     } catch (error) {
-      if (error instanceof NotFound) return []; // newer than what the monitor knows
+      if (error instanceof Refused) return []; // newer than what the monitor knows
       throw error;
     }
   }
@@ -151,6 +159,7 @@ export class JobPage {
   async #readFacts(id) {
     const found = await lines(`v1/events?job=${encodeURIComponent(id)}&newest=${FACTS_MOST}`);
     if (this.id !== id) return;
+    this.factsRead = true;
     for (const each of found) this.facts.set(each.seq, each);
     this.#showFacts();
   }
