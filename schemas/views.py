@@ -294,6 +294,8 @@ class Problem(Message, frozen=True, kw_only=True):
     type: str = "about:blank"
     field: str | None = None
     """the invalid field, as a path such as `$.gpus[1]`; null: no single field"""
+    state: str | None = None
+    """of a job that ended so long ago that no more is known of it: how it ended; null: another refusal"""
 
 
 class NodeDrain(Message, frozen=True, kw_only=True):

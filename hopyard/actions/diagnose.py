@@ -12,7 +12,7 @@ import msgspec
 
 from hopyard.actions.archived import archived
 from hopyard.api.ask import connected
-from hopyard.api.client import ApiRefusal, Client, LoggedEvent
+from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import connect
 from hopyard.failures import Failure, Unreachable
 from hopyard.local.damage import SERVICES
@@ -21,8 +21,7 @@ from hopyard.local.pids import alive
 from hopyard.local.stack_settings import HOST
 from hopyard.show.tables import did_text, service_text, status_facts
 from hopyard.show.units import duration
-from schemas.base import Event, Message
-from schemas.codec import Malformed
+from schemas.base import Message
 from schemas.events import PlanPublished
 from schemas.quarantine import Death
 from schemas.subjects import AGENT, FACTS_STREAM, OF_NODES
@@ -115,7 +114,7 @@ async def _nodes(client: Client) -> str:
 
 async def _clock(client: Client) -> str:
     """From a time before the newest facts of services, no round opens and no plan is made."""
-    facts = [fact async for line in client.events(tail=LOOKED_AT) if (fact := _known(line)) is not None]
+    facts = [fact async for line in client.events(tail=LOOKED_AT) if (fact := line.known()) is not None]
     newest = max((fact.at for fact in facts if fact.tag().split(".")[0] not in OF_NODES), default=0.0)
     clock = client.clock
     if clock is None:
@@ -154,7 +153,7 @@ async def planned_by(client: Client) -> PlannedBy:
         return PlannedBy(asked, asked.policy)
     note = ""
     async for line in client.events():
-        if isinstance(fact := _known(line), PlanPublished):
+        if isinstance(fact := line.known(), PlanPublished):
             note = next((text for text in reversed(fact.notes) if asked.policy in text), note)
     text = f"{asked.policy} was asked for, {plan.policy} made the last plan"
     return PlannedBy(asked, "; ".join([text, *([note] if note else [])]), fault=bool(note))
@@ -163,7 +162,7 @@ async def planned_by(client: Client) -> PlannedBy:
 async def _log(client: Client) -> str:
     audit, count = Audit(), 0
     async for line in client.events():
-        if (fact := _known(line)) is not None:
+        if (fact := line.known()) is not None:
             audit.take(line.seq, fact)
             count += 1
     if found := audit.found():
@@ -171,14 +170,6 @@ async def _log(client: Client) -> str:
         more = [f"and {len(found) - NAMED_AT_MOST} more"] if len(found) > NAMED_AT_MOST else []
         raise _CheckFailed("; ".join([*named, *more]))
     return f"{count} facts break no rule"
-
-
-def _known(line: LoggedEvent) -> Event | None:
-    """The fact; None: it is of a type that only a later version has."""
-    try:
-        return line.fact()
-    except Malformed:
-        return None
 
 
 async def _service(stack: StackFile, name: str) -> str:

@@ -81,7 +81,12 @@ class _Submission:
 async def _end_of(client: Client, job_id: JobId) -> str:
     """The state in which the job ended, once it has."""
     while True:
-        job = await patiently(lambda: client.job(job_id))
-        if job.state in ENDED:
-            return job.state
+        try:
+            state = (await patiently(lambda: client.job(job_id))).state
+        except ApiRefusal as refusal:  # so many jobs ended since then that this one is no longer kept
+            if refusal.problem.state is None:
+                raise
+            return refusal.problem.state
+        if state in ENDED:
+            return state
         await asyncio.sleep(LOOK_EVERY_S)

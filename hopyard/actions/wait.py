@@ -15,10 +15,11 @@ from hopyard.show.tables import state_text
 from hopyard.show.terminal import put, say, show_ids, show_json
 from hopyard.show.times import Times, dated
 from hopyard.show.units import in_a_line
+from schemas.events import JobSubmitted
 from schemas.ids import JobId
 from schemas.output import OutputLine
 from schemas.views import JobView
-from shared.domain.states import ENDED, JobState
+from shared.domain.states import ENDED, MOVES, JobState
 
 LOOK_EVERY_REAL_S = 1.0
 SILENT_LIMIT_REAL_S = 600.0
@@ -127,11 +128,35 @@ async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
 
 
 async def _end_of(client: Client, job_id: JobId) -> JobView:
-    while True:
-        view = await patiently(lambda: client.job(job_id), SILENT_LIMIT_REAL_S)
-        if view.state in ENDED:
-            return view
-        await asyncio.sleep(LOOK_EVERY_REAL_S)
+    try:
+        while True:
+            view = await patiently(lambda: client.job(job_id), SILENT_LIMIT_REAL_S)
+            if view.state in ENDED:
+                return view
+            await asyncio.sleep(LOOK_EVERY_REAL_S)
+    except ApiRefusal as error:
+        refusal = error
+    return await patiently(lambda: _forgotten(client, job_id, refusal), SILENT_LIMIT_REAL_S)
+
+
+async def _forgotten(client: Client, job_id: JobId, refusal: ApiRefusal) -> JobView:
+    """A job that the monitor no longer keeps, by its facts. Raises any other `refusal` again."""
+    if (state := refusal.problem.state) is None:
+        raise refusal
+    facts = [fact async for line in client.events(job=job_id) if (fact := line.known()) is not None]
+    begin = next((fact for fact in facts if isinstance(fact, JobSubmitted)), None)
+    end = next((fact for fact in reversed(facts) if MOVES.get(type(fact), (None, ""))[1] == state), None)
+    if begin is None or end is None:
+        raise refusal
+    return JobView(
+        job_id=job_id,
+        state=state,
+        spec=begin.spec,
+        submitted_at=begin.at,
+        ended_at=end.at,
+        reason=getattr(end, "reason", ""),
+        samples_done=getattr(end, "samples_done", 0.0),
+    )
 
 
 async def _print(client: Client, job_id: JobId, show: Print) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from hopyard.api.transport import Headers, Late, Lost, Request, Response, Transport
 from hopyard.failures import Failure, Unanswered, Unreachable
 from schemas.base import Event, Message
-from schemas.codec import fact_of_json
+from schemas.codec import Malformed, fact_of_json
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobFile
 from schemas.output import OutputLine
@@ -72,6 +72,13 @@ class LoggedEvent(Message, frozen=True, kw_only=True):
     def fact(self) -> Event:
         """Raises Malformed for a fact of a later version."""
         return fact_of_json(bytes(self.event))
+
+    def known(self) -> Event | None:
+        """The fact; None: it is of a later version."""
+        try:
+            return self.fact()
+        except Malformed:
+            return None
 
 
 class Client:

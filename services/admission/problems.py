@@ -77,7 +77,8 @@ def behind(job_id: JobId) -> Problem:
 
 def forgotten(job_id: JobId, state: JobState) -> Problem:
     reason = f"job {job_id} has ended ({state}), so many jobs ago that the monitor no longer keeps it"
-    return Problem(title="Forgotten", status=410, detail=f"{reason}; see `hopyard events {job_id}`")
+    detail = f"{reason}; see `hopyard events {job_id}`"
+    return Problem(title="Forgotten", status=410, detail=detail, state=state)
 
 
 def failed() -> Problem:

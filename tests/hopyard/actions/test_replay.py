@@ -1,9 +1,13 @@
+import pytest
 from msgspec.structs import replace
 
 from hopyard.actions.replay import Replayed, ReplaySpec, run_replay
+from hopyard.api.client import ApiRefusal
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.ids import JobId
 from schemas.views import Submitted
+from services.admission.problems import forgotten
+from shared.domain.states import JobState
 from tests.hopyard.cli_builders import job_view, status_view
 from tests.hopyard.cli_server import CannedApi, canned_api
 
@@ -80,3 +84,14 @@ async def test_a_replay_keeps_pace_with_the_stacks_clock() -> None:
         api.says("POST /v1/jobs", submitted())
         slow, _ = await replayed(api, speed=ARRIVALS[-1].at_s / 0.5)
     assert slow.wall_s >= 0.5
+
+
+async def test_a_job_that_is_no_longer_kept_counts_by_the_state_in_the_refusal() -> None:
+    with canned_api() as api:
+        api.says("POST /v1/jobs", submitted())
+        api.says("GET /v1/jobs/job-1", forgotten(JobId("job-1"), JobState.FAILED), status=410)
+        done, _ = await replayed(api, wait=True)
+        assert done.ended == {"failed": 3}
+        api.refuses("GET /v1/jobs/job-1", 410, "of an earlier version, which does not say how it ended")
+        with pytest.raises(ApiRefusal):
+            await replayed(api, wait=True)

@@ -16,6 +16,9 @@ from hopyard.api import connect
 from schemas.ids import JobId, NodeId
 from schemas.output import OutputLine
 from schemas.views import JobView, Submitted
+from services.admission.problems import forgotten
+from shared.domain.states import JobState
+from tests.fact_builders import failed, started, submitted
 from tests.hopyard.cli_builders import JOB_YAML, job_view
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi, canned_api
@@ -106,6 +109,21 @@ def test_json_is_one_document_with_the_job_as_it_ended(hopyard: Hopyard, api: Ca
     assert answer["job"]["ended_at_iso"].startswith("1970-01-01T")
     error = json.loads(ran.err.splitlines()[-1])["error"]
     assert (error["kind"], error["code"], ran.code) == ("failed", 4, 4)
+
+
+def test_a_job_that_is_no_longer_kept_is_shown_by_its_facts(hopyard: Hopyard, api: CannedApi) -> None:
+    facts = (submitted("job-1", at=5.0), started("job-1", at=6.0), failed("job-1", at=7.0, reason="no data"))
+    lines = [msgspec.json.encode({"seq": seq, "event": fact}) for seq, fact in enumerate(facts, 1)]
+    api.says("GET /v1/jobs/job-1", forgotten(JobId("job-1"), JobState.FAILED), status=410)
+    api.says_bytes("GET /v1/events", b"\n".join(lines))
+    ran = hopyard("submit", "job.yaml", "--wait", "--json")
+    job = json.loads(ran.out)["job"]
+    assert (ran.code, job["state"], job["reason"]) == (4, "failed", "no data")
+    assert (job["submitted_at"], job["ended_at"]) == (5.0, 7.0)
+    api.says_bytes("GET /v1/events", b"")
+    ran = hopyard("submit", "job.yaml", "--wait")
+    assert ran.code == 1
+    assert "no longer keeps it" in ran.err
 
 
 # ---- several

@@ -361,6 +361,7 @@ async def test_of_a_job_that_the_monitor_has_forgotten_the_end_is_named(part: st
             "job train-1 has ended (cancelled), so many jobs ago that the monitor no longer keeps it; "
             "see `hopyard events train-1`"
         )
+        assert problem.state == "cancelled"
 
 
 async def test_a_fault_of_the_core_that_leads_elsewhere_is_answered_at_once() -> None:
