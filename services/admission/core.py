@@ -100,7 +100,7 @@ class Admission:
             case Asked():
                 return self._asked(message, now)
             case CaughtUp():
-                return self._catch_up(now)
+                return self._catch_up()
             case Event() if type(message) in FOLDS:
                 self._learn(message)
             case _:
@@ -136,10 +136,11 @@ class Admission:
         self._waiting.append(asked)
         return []
 
-    def _catch_up(self, now: float) -> Effects:
+    def _catch_up(self) -> Effects:
+        """Take the questions that waited one by one, so that an error at one is that question's alone."""
         self._caught_up = True
         waiting, self._waiting = self._waiting, []
-        return [effect for asked in waiting for effect in self._reply(asked, now)]
+        return [*waiting]
 
     def _reply(self, asked: Asked, now: float) -> Effects:
         message, facts = self._message(asked.question, now)

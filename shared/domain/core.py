@@ -39,15 +39,18 @@ class Reply(msgspec.Struct, frozen=True):
     message: Message
 
 
-Effect = Publish | Send | Work | Reply
-Effects = list[Effect]
-
-
 class Asked(msgspec.Struct, frozen=True):
-    """An input: a question, whose sender waits for `Reply(ticket, …)`."""
+    """An input: a question, whose sender waits for `Reply(ticket, …)`.
+
+    As an effect: the core gets it again, as an input of its own. So it comes back to a question that it kept.
+    """
 
     ticket: int
     question: Question
+
+
+Effect = Publish | Send | Work | Reply | Asked
+Effects = list[Effect]
 
 
 class WorkFailed(msgspec.Struct, frozen=True):

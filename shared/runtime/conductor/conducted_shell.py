@@ -202,6 +202,8 @@ class ConductedShell:
                 wake = self._asking.pop(effect.ticket, None)
                 if wake is not None:
                     wake(effect.message)
+            case Asked():
+                self.put(effect)
             case Publish():
                 raise AssertionError("facts go out first")
 

@@ -392,6 +392,8 @@ class Shell:
                         waiting.set_result(message)
                 case Work(task):
                     self._group.create_task(self._work(task))
+                case Asked():
+                    self._mailbox.put(effect)
                 case Publish():
                     pass
 

@@ -367,7 +367,9 @@ def test_questions_wait_until_the_core_has_caught_up() -> None:
     submit = Submit(job=job_file(), key="k")
     assert core.handle(Asked(1, submit), 1.0) == []
     core.handle(submitted("train-1", key="k"), 1.0)
-    assert core.handle(CaughtUp(), 2.0) == [Reply(1, Submitted(job_id=JobId("train-1"), created=False))]
+    [again] = core.handle(CaughtUp(), 2.0)
+    assert again == Asked(1, submit)
+    assert core.handle(again, 2.0) == [Reply(1, Submitted(job_id=JobId("train-1"), created=False))]
 
 
 def test_the_questions_that_wait_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,10 +52,12 @@ async def test_a_life_cut_short_forgets_no_submission() -> None:
     await bus.close()
 
 
-async def test_a_question_at_which_the_core_fails_does_not_end_the_service() -> None:
+@pytest.mark.parametrize("caught_up", [True, False])
+async def test_a_question_at_which_the_core_fails_does_not_end_the_service(*, caught_up: bool) -> None:
     bus = MemoryBus(LoopClock())
     async with living(bus) as shell:
-        await submit(shell, "first")
+        if caught_up:
+            await submit(shell, "first")
         with pytest.raises(UnicodeEncodeError):
             await submit(shell, "k", command=["\ud800"])
         assert isinstance(await submit(shell, "k"), Submitted)
