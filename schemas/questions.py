@@ -407,6 +407,8 @@ class Refused(Message, frozen=True, kw_only=True, tag_field="reply", tag="refuse
     reason: str
     passing: bool = False
     """true: the service cannot answer at the moment, as while it ends; it counts as no answer"""
+    failed: bool = False
+    """true: the service raised an error at the question, which `reason` quotes"""
     seq: WholeNumber = 0
     """stream sequence up to which the service had read, where the answer depends on that; 0: not said"""
 

@@ -81,8 +81,8 @@ def forgotten(job_id: JobId, state: JobState) -> Problem:
     return Problem(title="Forgotten", status=410, detail=detail, state=state)
 
 
-def failed() -> Problem:
-    return Problem(title="Failed", status=500, detail="the service failed; its log says how")
+def failed(reason: str = "the service failed") -> Problem:
+    return Problem(title="Failed", status=500, detail=f"{reason}; its log says how")
 
 
 def unavailable(reason: str) -> Problem:

@@ -214,7 +214,7 @@ class Api:
 
     async def _job(self, job_id: JobId) -> JobView:
         """The job as the monitor, or for a newer one the core, knows it. Raises Refusal."""
-        view = await self._bus.ask(ShowJob(job_id=job_id), self._settings.ask_timeout_real_s)
+        view = await self._asked(ShowJob(job_id=job_id))
         return view if isinstance(view, JobView) else await self._fresh(job_id, view)
 
     async def _fresh(self, job_id: JobId, reply: Message) -> JobView:
@@ -229,7 +229,7 @@ class Api:
 
     async def explain_job(self, request: web.Request) -> web.Response:
         job_id = JobId(_id(request))
-        view = await self._bus.ask(ExplainJob(job_id=job_id), self._settings.ask_timeout_real_s)
+        view = await self._asked(ExplainJob(job_id=job_id))
         if isinstance(view, Refused):
             fresh = await self._fresh(job_id, view)
             view = WhyView(
@@ -306,7 +306,7 @@ class Api:
 
     async def _judge(self, policy: str) -> None:
         """Raises Refusal for a policy that cannot plan, Unavailable if no planner answers."""
-        reply = await self._bus.ask(JudgePolicy(policy=policy), self._settings.ask_timeout_real_s)
+        reply = await self._asked(JudgePolicy(policy=policy))
         if isinstance(reply, Refused):
             raise Unavailable(reply.reason)
         assert isinstance(reply, PolicyVerdict)
@@ -465,9 +465,17 @@ class Api:
             raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
         return decode_body(kind, request.content_type, body)
 
+    async def _asked(self, question: Question) -> Message:
+        """The reply of another service. Raises Unavailable; Refusal if the service failed at the question."""
+        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        if isinstance(reply, Refused) and reply.failed:
+            service = question.subject.rpartition(".")[2]
+            raise Refusal(problems.failed(f"the {service} failed at this: {reply.reason}"))
+        return reply
+
     async def _found(self, question: Question, kind: type[M]) -> M:
         """The monitor's reply about one thing. Raises Refusal, Unavailable."""
-        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        reply = await self._asked(question)
         if isinstance(reply, Refused):
             raise Refusal(problems.not_found(reply.reason))
         assert isinstance(reply, kind)
@@ -475,7 +483,7 @@ class Api:
 
     async def _monitor(self, question: Question, kind: type[M]) -> M:
         """The monitor's reply. Raises Refusal, Unavailable."""
-        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        reply = await self._asked(question)
         if isinstance(reply, Refused):
             raise Refusal(problems.conflict(reply.reason))
         assert isinstance(reply, kind)

@@ -24,7 +24,7 @@ async def reply_to(data: bytes, answer: Answer, *, counts: Counts, log: Filterin
     except Exception as error:
         # The asker has to learn of it; the service goes on, since its next question may be answered.
         log.exception("answer failed")
-        return _refused(f"{type(error).__name__}: {error}", counts)
+        return _refused(f"{type(error).__name__}: {error}", counts, failed=True)
     counts.questions_answered += 1
     return reply
 
@@ -37,6 +37,6 @@ def reply_of(question: Question, data: bytes) -> Message:
     return reply
 
 
-def _refused(reason: str, counts: Counts, *, passing: bool = False) -> bytes:
+def _refused(reason: str, counts: Counts, *, passing: bool = False, failed: bool = False) -> bytes:
     counts.questions_refused += 1
-    return encode_plain(Refused(reason=reason[:REASON_CHARS], passing=passing))
+    return encode_plain(Refused(reason=reason[:REASON_CHARS], passing=passing, failed=failed))

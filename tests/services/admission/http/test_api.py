@@ -18,6 +18,7 @@ from schemas.questions import (
     JudgePolicy,
     ListJobs,
     ListNodes,
+    ListRuns,
     PolicyVerdict,
     Refused,
     ShowJob,
@@ -348,6 +349,22 @@ async def test_a_job_that_went_on_without_a_monitor_knowing_is_not_called_unknow
             JobProfiled(at=2.0, job_id=JobId("train-1"), workload=VIEW.spec.workload, modules={}, known=True)
         )
         await refused(api, "GET", "/v1/jobs/train-1", 503)
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("jobs/train-1", ShowJob),
+        ("jobs/train-1/why", ExplainJob),
+        ("jobs/train-1/runs", ListRuns),
+        ("nodes", ListNodes),
+    ],
+)
+async def test_a_monitor_that_fails_at_a_question_is_no_refusal(path: str, asked: type[Question]) -> None:
+    async with serving() as api:
+        api.views[asked] = Refused(reason="KeyError: 'j-1'", failed=True)
+        problem = await refused(api, "GET", f"/v1/{path}", 500)
+        assert problem.detail == "the monitor failed at this: KeyError: 'j-1'; its log says how"
 
 
 @pytest.mark.parametrize("part", ["", "/why", "/output"])

@@ -60,7 +60,7 @@ async def test_an_answer_that_raises_is_a_refusal(net: Net) -> None:
 
     bus = await net.client("monitor")
     await bus.serve("monitor", MONITOR, answer)
-    assert await bus.ask(ListNodes(), 2.0) == Refused(reason="KeyError: 'j-1'")
+    assert await bus.ask(ListNodes(), 2.0) == Refused(reason="KeyError: 'j-1'", failed=True)
     assert bus.counts.questions_refused == 1
 
 
