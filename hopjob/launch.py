@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import importlib.util
 import io
-import runpy
+import pkgutil
 import sys
 from pathlib import Path
+from runpy import _run_code, _run_module_as_main  # type: ignore[attr-defined] # as Python itself
+from types import CodeType, ModuleType
 from typing import NoReturn
 
 from hopjob.process import this_process
@@ -39,16 +41,35 @@ def run(arguments: list[str]) -> NoReturn:
 def _code_of(name: str, *, module: bool) -> int:
     """The exit code of the script; exceptions pass through."""
     try:
-        if module:
-            runpy.run_module(name, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(name, run_name="__main__")
+        _run(name, module=module)
     except SystemExit as ended:
-        if ended.code is None or isinstance(ended.code, int):
-            return ended.code or 0
-        sys.stderr.write(f"{ended.code}\n")
-        return 1
+        return exit_code(ended)
     return 0
+
+
+def exit_code(ended: SystemExit) -> int:
+    """The exit code that Python makes of it; a text is printed."""
+    if ended.code is None or isinstance(ended.code, int):
+        return ended.code or 0
+    sys.stderr.write(f"{ended.code}\n")
+    return 1
+
+
+def _run(name: str, *, module: bool) -> None:
+    """Run the script as `__main__`, which it stays: its threads and exit handlers may need it later."""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    if module:
+        _run_module_as_main(name)
+    elif pkgutil.get_importer(name) is not None:  # a folder or an archive
+        sys.path[0] = name
+        _run_module_as_main("__main__", alter_argv=False)
+    else:
+        _run_code(_compiled(name), vars(main), mod_name="__main__", script_name=name)
+
+
+def _compiled(path: str) -> CodeType:
+    with io.open_code(path) as file:
+        return pkgutil.read_code(file) or compile(Path(path).read_bytes(), path, "exec", dont_inherit=True)
 
 
 def imported(path: str) -> set[str]:

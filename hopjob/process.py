@@ -89,7 +89,8 @@ class Process:
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
-        """Report the end of the script with this exit code, and exit."""
+        """Let the script end as Python would, report its end with this exit code, and exit."""
+        self.ending.end_script()
         if code:
             self.ending.exit(code)
         if self.profile is not None:

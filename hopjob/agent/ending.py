@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import json
 import os
 import runpy
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hopjob.agent.connection import Connection
 
@@ -33,6 +36,8 @@ OF_NETWORKS = (
 """words in errors of exchanges and of the script's own connections"""
 FILES_OF_EXCHANGES = ("/torch/distributed/", "/torch/autograd/", "/torch/nn/parallel/")
 """parts of the paths of torch's files that exchange, or wait for exchanges"""
+BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+"""files that may hold what a script wrote and the disk has not got"""
 
 
 class Ending:
@@ -41,6 +46,24 @@ class Ending:
         self.pid = os.getpid()
         self.samples = 0.0
         """samples in the newest checkpoint, for a process that is stopped where it cannot save"""
+
+    def end_script(self) -> None:
+        """Do what Python does when its script is over, short of tearing torch down.
+
+        It waits for the script's threads and processes, calls its exit handlers, drops its variables, and
+        writes out its open files. Exit handlers that raise print their errors, and change nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        python: Any = threading
+        for step in (python._shutdown, atexit._run_exitfuncs):  # noqa: SLF001 - what Python itself calls
+            with contextlib.suppress(BaseException):
+                step()
+        sys.modules.pop("__main__", None)
+        gc.collect()
+        for file in [one for one in gc.get_objects() if issubclass(type(one), BUFFERED)]:
+            with contextlib.suppress(Exception):
+                file.flush()
 
     def report_and_exit(self, kind: str, value: dict[str, object], code: int = 0) -> NoReturn:
         """Send the last message and exit at once, since an orderly exit of torch takes seconds."""
@@ -80,7 +103,9 @@ class Ending:
     def raised(self, error: BaseException) -> NoReturn:
         reason = "".join(traceback.format_exception_only(type(error), error)).strip()[:REASON_LENGTH]
         if self._ranks == 1 or not is_network_error(error):
-            self.report_and_exit("failed", {"reason": reason}, FAILED)
+            self.report("failed", {"reason": reason})
+            self.end_script()
+            self.exit(FAILED)
         if self._connection.stop_asked is not None:  # its peers have ended before it, as ordered
             self.stopped()
         self.report_and_exit("lost", {"reason": reason}, LOST)

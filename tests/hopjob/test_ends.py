@@ -1,0 +1,41 @@
+"""The end of a script is that of `python SCRIPT`, and its rank says so only then."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.hopjob.agent import SCRIPTS, Agent, kill, until
+
+pytestmark = pytest.mark.torch
+
+HANGS = """
+import atexit, time
+def hang():
+    print("hangs", flush=True)
+    time.sleep(600)
+atexit.register(hang)
+"""
+
+
+@pytest.mark.parametrize("forks", [False, True])
+@pytest.mark.parametrize(("end", "code"), [("0", 0), ("3", 3), ("error", 1)])
+def test_what_a_script_leaves_to_python_is_done(tmp_path: Path, end: str, code: int, *, forks: bool) -> None:
+    with Agent(tmp_path, forks=forks) as agent:
+        [rank] = agent.run(SCRIPTS / "leaves.py", END=end)
+        assert rank.end() == code, rank.output()
+        assert (tmp_path / "file").read_text() == "all of it\n"
+        for name in ("thread", "process", "handler"):
+            assert b"Result" in (tmp_path / name).read_bytes(), name
+        if code == 0:
+            assert rank.said("completed")
+
+
+def test_a_script_that_hangs_in_an_exit_handler_can_be_killed(tmp_path: Path) -> None:
+    script = tmp_path / "hangs.py"
+    script.write_text(HANGS)
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(script)
+        until(lambda: "hangs" in rank.output())
+        assert rank.said("completed") == []
+        assert kill([rank], signal.SIGTERM) == [-signal.SIGTERM]
