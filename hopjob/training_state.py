@@ -15,7 +15,7 @@ from hopjob.agent.ending import LOST
 from hopjob.process import Process
 from hopjob.state import merging, rates, rng
 from hopjob.state.checkpoints import Folder, FolderClaimed, State
-from hopjob.state.plain import plain
+from hopjob.state.plain import load, plain
 from hopjob.state.samples import Progress
 
 FIRST_MODEL_LIMIT_S = 60.0
@@ -37,7 +37,7 @@ class TrainingState:
         """the job's folder of checkpoints; `_folder` of a copy is another one after `restore`"""
         self._model, self._optimizer = model, optimizer
         self._others = {**more, **({"scheduler": scheduler} if scheduler is not None else {})}
-        self.rate = rates.Rate(optimizer, scheduler, now=rates.base(optimizer))
+        self.rate = rates.Rate([optimizer, *self._others.values()], now=rates.base(optimizer))
         self.progress = Progress()
         self.group: Any = None
         """process group of all ranks, on the CPU; None for one rank"""
@@ -95,7 +95,7 @@ class TrainingState:
             self.rate.now = float(own["learning_rate"])
             for name, one in self._others.items():
                 if name in state["others"]:
-                    one.load_state_dict(state["others"][name])
+                    load(one, state["others"][name])
         self._seed_random(state, self._process.seed(seed))
         if self._order.copy and self._root is not None:
             self._folder = merging.folder_of(

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from hopjob.state.rates import parts
+
 PLAIN = (bool, int, float, complex, str, bytes)
 FLOAT = "float in hexadecimal"
 READS_FLOATS = int(torch.__version__.partition(".")[0]) > 1
@@ -33,6 +35,31 @@ def plain(value: object, where: str) -> object:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     raise TypeError(f"{where} is a {type(value).__name__}: a checkpoint holds tensors and plain types alone")
+
+
+def load(thing: Any, state: object) -> None:  # noqa: ANN401 - whatever has a state_dict
+    """Have `thing` load the state. An attribute that was a special dict or list before is one again.
+
+    A checkpoint holds plain ones. But torch's MultiStepLR counts its milestones in a Counter, and uses it so.
+    """
+    before = [(part, dict(vars(part))) for part in parts(thing) if hasattr(part, "__dict__")]
+    thing.load_state_dict(state)
+    for part, attributes in before:
+        for name, special in attributes.items():
+            if name in vars(part):
+                vars(part)[name] = _as_before(special, vars(part)[name])
+
+
+def _as_before(special: object, loaded: object) -> object:
+    """What was loaded, in the special dict or list that held its like before."""
+    if type(loaded) is dict and isinstance(special, dict) and type(special) is not dict:
+        special.clear()
+        special.update(loaded)
+        return special
+    if type(loaded) is list and isinstance(special, list) and type(special) is not list:
+        special[:] = loaded
+        return special
+    return loaded
 
 
 def packed(value: Any) -> Any:  # noqa: ANN401 - any plain value

@@ -1,18 +1,18 @@
 """Sets the learning rate of the order, at any point of the script's schedule.
 
-The rate is applied as a factor to every rate of the optimizer and of its schedulers, so groups keep their
+The rate is applied as a factor to every rate of the optimizers and of their schedules, so groups keep their
 ratios and schedules their shape. The momentum of torch's SGD does not contain the rate, so it needs no
 correction. A higher rate is reached over several updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
 OF_A_GROUP = ("lr", "initial_lr", "max_lr", "min_lr")
-OF_A_SCHEDULE = ("base_lrs", "max_lrs", "_last_lr")
+OF_A_SCHEDULE = ("base_lrs", "max_lrs", "min_lrs", "_last_lr", "eta_min")
 
 
 def base(optimizer: torch.optim.Optimizer) -> float:
@@ -21,37 +21,39 @@ def base(optimizer: torch.optim.Optimizer) -> float:
     return next(filter(None, rates), 0.0)
 
 
-def scale(optimizer: torch.optim.Optimizer, scheduler: object, factor: float) -> None:
-    for group in optimizer.param_groups:
+def scale(thing: object, factor: float) -> None:
+    """Scale all rates of an optimizer or a schedule. Anything else has none."""
+    for group in getattr(thing, "param_groups", ()):
         for key in OF_A_GROUP:
             if key in group:
                 group[key] = _scaled(group[key], factor)
-    for schedule in _schedules(scheduler):
+    for part in parts(thing):
         for name in OF_A_SCHEDULE:
-            if hasattr(schedule, name):
-                setattr(schedule, name, [_scaled(rate, factor) for rate in getattr(schedule, name)])
+            if hasattr(part, name):
+                setattr(part, name, _scaled(getattr(part, name), factor))
 
 
 def _scaled(rate: object, factor: float) -> object:
+    if isinstance(rate, (list, tuple)):
+        return [_scaled(one, factor) for one in rate]
     if isinstance(rate, torch.Tensor):  # changed in place, where compiled optimizers read it
         return rate.mul_(factor)
     return rate * factor  # type: ignore[operator]
 
 
-def _schedules(scheduler: object) -> Iterator[object]:
+def parts(schedule: object) -> Iterator[object]:
     """The schedule, and those of which it is composed."""
-    if scheduler is not None:
-        yield scheduler
-        for part in getattr(scheduler, "_schedulers", ()):
-            yield from _schedules(part)
+    yield schedule
+    for part in getattr(schedule, "_schedulers", ()):
+        yield from parts(part)
 
 
 class Rate:
     """Moves the rate from its present value to the wanted one: step by step upwards, at once downwards."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, scheduler: object, *, now: float) -> None:
-        """`now`: the base rate that optimizer and scheduler have at present."""
-        self._optimizer, self._scheduler = optimizer, scheduler
+    def __init__(self, things: Iterable[object], *, now: float) -> None:
+        """`things`: all optimizers and schedules. `now`: the base rate of the first optimizer at present."""
+        self._things = list(things)
         self.now = now
         self._step, self._left = 1.0, 0
 
@@ -71,5 +73,6 @@ class Rate:
             self._apply(self._step)
 
     def _apply(self, factor: float) -> None:
-        scale(self._optimizer, self._scheduler, factor)
+        for thing in self._things:
+            scale(thing, factor)
         self.now *= factor

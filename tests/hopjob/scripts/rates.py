@@ -38,6 +38,8 @@ KINDS: dict[str, Callable[[SGD], lr_scheduler.LRScheduler]] = {
     "lambda": lambda made: lr_scheduler.LambdaLR(made, lambda step: 1 / (1 + step)),
     "linear": lambda made: lr_scheduler.LinearLR(made, 0.1, total_iters=8),
     "cosine": lambda made: lr_scheduler.CosineAnnealingLR(made, 20),
+    "cosine to a least rate": lambda made: lr_scheduler.CosineAnnealingLR(made, 20, eta_min=0.02),
+    "restarts": lambda made: lr_scheduler.CosineAnnealingWarmRestarts(made, 6, eta_min=0.02),
     "cycle": lambda made: lr_scheduler.OneCycleLR(made, [0.1, 0.4], total_steps=30),
     "sequence": sequence,
 }
@@ -48,7 +50,8 @@ for name, kind in KINDS.items():
     scaled = optimizer()
     schedule = kind(scaled)
     before = series(scaled, schedule, 5)
-    rates.scale(scaled, schedule, 3.0)
+    for thing in (scaled, schedule):
+        rates.scale(thing, 3.0)
     after = series(scaled, schedule, 15)
     wanted = [*expected[:5], *([3 * one for one in row] for row in expected[5:])]
     for row, other_row in zip([*before, *after], wanted, strict=True):
@@ -56,7 +59,7 @@ for name, kind in KINDS.items():
             assert abs(one - other) < 1e-9, (name, row, other_row)
 
 made = optimizer()
-rate = rates.Rate(made, None, now=rates.base(made))
+rate = rates.Rate([made], now=rates.base(made))
 rate.go_to(0.2, updates=4)
 seen = []
 for _ in range(6):
@@ -68,13 +71,21 @@ assert abs(rate.now - 0.2) < CONSTANT
 rate.go_to(0.05, updates=4)
 assert abs(made.param_groups[0]["lr"] - 0.05) < CONSTANT
 
+first, second = optimizer(), optimizer()
+plateau = lr_scheduler.ReduceLROnPlateau(second, factor=0.1, patience=0, min_lr=[0.05, 0.2])
+rates.Rate([first, second, plateau], now=rates.base(first)).go_to(0.01, updates=1)
+assert abs(second.param_groups[0]["lr"] - 0.01) < CONSTANT
+for _ in range(5):
+    plateau.step(1.0)
+assert abs(second.param_groups[1]["lr"] - 0.02) < CONSTANT, second.param_groups
+
 by_hand = SGD(nn.Linear(2, 2).parameters(), lr=0.0)
-rate = rates.Rate(by_hand, None, now=rates.base(by_hand))
+rate = rates.Rate([by_hand], now=rates.base(by_hand))
 rate.go_to(0.2, updates=4)
 rate.updated()
 assert by_hand.param_groups[0]["lr"] == 0.0
 model = nn.Linear(2, 2)
 partly = SGD([{"params": [model.weight], "lr": 0.0}, {"params": [model.bias], "lr": 0.4}])
-rates.Rate(partly, None, now=rates.base(partly)).go_to(0.2, updates=1)
+rates.Rate([partly], now=rates.base(partly)).go_to(0.2, updates=1)
 assert [group["lr"] for group in partly.param_groups] == [0.0, 0.2]
 print("rates are right")
