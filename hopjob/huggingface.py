@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from hopjob.trainers import Stream, TrainerSession, measuring
+from hopjob.trainers import Stream, TrainerSession, measuring, scaler_of
 
 Given = Any
 """transformers' training arguments, trainer state and trainer control"""
@@ -31,7 +31,8 @@ class HuggingFaceCallback(TrainerCallback):
         optimizer = getattr(made["optimizer"], "optimizer", made["optimizer"])
         schedule = getattr(schedule, "scheduler", schedule)
         self._stream = Stream(loader, seed=self._seed)
-        self._session = TrainerSession(made["model"], optimizer, schedule, seed=self._seed)
+        more = scaler_of(made["optimizer"])
+        self._session = TrainerSession(made["model"], optimizer, schedule, seed=self._seed, more=more)
         self._stream.begin(self._session.progress, length=len(loader))
         loader.base_dataloader = self._stream
         done = self._session.progress.trained / self._session.total

@@ -13,7 +13,7 @@ from typing import Any
 import lightning
 
 from hopjob.measure.timing import after_steps_of
-from hopjob.trainers import Stream, TrainerSession, measuring
+from hopjob.trainers import Stream, TrainerSession, measuring, scaler_of
 
 UNLIMITED = -1
 """Lightning's value for no limit"""
@@ -34,10 +34,14 @@ class LightningCallback(lightning.Callback):
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         if self._stream is not None:
-            schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-            optimizer = trainer.optimizers[0]
-            schedule = schedules[0] if schedules else None
-            self._session = TrainerSession(pl_module, optimizer, schedule, seed=self._seed)
+            optimizer, *others = trainer.optimizers
+            schedule, *further = [config.scheduler for config in trainer.lr_scheduler_configs] or [None]
+            more = {
+                **{f"optimizer {number}": one for number, one in enumerate(others, 1)},
+                **{f"schedule {number}": one for number, one in enumerate(further, 1)},
+                **scaler_of(trainer.precision_plugin),
+            }
+            self._session = TrainerSession(pl_module, optimizer, schedule, seed=self._seed, more=more)
             self._stream.begin(self._session.progress)
             after_steps_of(optimizer, self._stepped)
             if self._session.ordered:  # the ordered number of samples ends the training

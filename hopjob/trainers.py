@@ -9,7 +9,7 @@ last placement ended.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -90,10 +90,14 @@ class TrainerSession:
         *,
         seed: int,
     ) -> None:
-        """Every rank makes its session at the same point: after the trainer has connected the ranks."""
+        """Every rank makes its session at the same point: after the trainer has connected the ranks.
+
+        `more`: further optimizers, schedules and the scaler of mixed precision, by name.
+        """
+        more: Mapping[str, Any],
         self._process = this_process(attached=True)
         self._process.attach()
-        self._state = TrainingState(self._process, model, optimizer, scheduler, {})
+        self._state = TrainingState(self._process, model, optimizer, scheduler, more)
         own = self._state.rate.now
         self._state.find_checkpoint()
         self.progress = self._process.progress = self._state.progress
@@ -141,6 +145,12 @@ def measuring() -> bool:
 def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
     """The user's loader, without the samplers that a trainer has put around it."""
     loader = getattr(loader, "base_dataloader", loader)
+def scaler_of(owner: object) -> dict[str, Any]:
+    """The scaler of mixed precision under its name in a checkpoint; empty if the owner uses none."""
+    scaler = getattr(owner, "scaler", None)
+    return {"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}
+
+
     batches = loader.batch_sampler
     while hasattr(batches, "batch_sampler"):
         batches = batches.batch_sampler
