@@ -144,6 +144,7 @@ class Job:
         total = epochs * source.size if order.goal is None else order.goal
         self._gradient_weights.set(share.gradient_weight)
         measuring = order.profile is not None
+        self._state.resume_random()
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)
         self._state.end()

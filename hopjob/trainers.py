@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from hopjob.batches import COPIED, NotDivisible, Source
 from hopjob.measure.profile import TRAINER
 from hopjob.process import this_process
+from hopjob.state import rng
 from hopjob.state.samples import Progress, Share
 from hopjob.steps import Steps
 from hopjob.training_state import TrainingState
@@ -74,7 +75,8 @@ class Stream:
             epoch, offset = divmod(self._given, size)
             left, fetched = self._source.epoch(epoch, offset)
             for index in range(left):
-                batch = next(fetched)
+                with rng.apart(self._source.seed_of(index)):  # a trainer fetches ahead
+                    batch = next(fetched)
                 self._given = (epoch + 1) * size if index + 1 == left else self._given + self._share.step
                 self._places.append(self._given)
                 yield batch
@@ -89,12 +91,12 @@ class TrainerSession:
         scheduler: Any,  # noqa: ANN401 - torch has no one type of schedules
         *,
         seed: int,
+        more: Mapping[str, Any],
     ) -> None:
         """Every rank makes its session at the same point: after the trainer has connected the ranks.
 
         `more`: further optimizers, schedules and the scaler of mixed precision, by name.
         """
-        more: Mapping[str, Any],
         self._process = this_process(attached=True)
         self._process.attach()
         self._state = TrainingState(self._process, model, optimizer, scheduler, more)
@@ -104,6 +106,7 @@ class TrainerSession:
         if self._process.order.ranks > 1:
             self._state.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._state.restore(seed)
+        self._state.resume_random()
         self._state.rate.go_to(self._process.order.learning_rate or own, updates=1)
         self._steps = Steps(self._process, self._state, None)
 
@@ -142,15 +145,15 @@ def measuring() -> bool:
     return profile is not None
 
 
-def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
-    """The user's loader, without the samplers that a trainer has put around it."""
-    loader = getattr(loader, "base_dataloader", loader)
 def scaler_of(owner: object) -> dict[str, Any]:
     """The scaler of mixed precision under its name in a checkpoint; empty if the owner uses none."""
     scaler = getattr(owner, "scaler", None)
     return {"scaler": scaler} if scaler is not None and scaler.is_enabled() else {}
 
 
+def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
+    """The user's loader, without the samplers that a trainer has put around it."""
+    loader = getattr(loader, "base_dataloader", loader)
     batches = loader.batch_sampler
     while hasattr(batches, "batch_sampler"):
         batches = batches.batch_sampler

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ class TrainingState:
         self.group: Any = None
         """process group of all ranks, on the CPU; None for one rank"""
         self._found: tuple[str, State] | None = None
+        self._resume_random: Callable[[], None] = _nothing
         self._saved_at, self._saved = time.monotonic(), -1
         if self._folder is not None:
             self._state()  # refuses now, not after an hour of training, what a checkpoint cannot hold
@@ -85,7 +87,7 @@ class TrainingState:
         raise OSError(f"no copy has written the model that all begin with within {FIRST_MODEL_LIMIT_S:g} s")
 
     def restore(self, seed: int) -> None:
-        """Once all ranks have joined: restore the rest from rank 0's checkpoint, and random numbers."""
+        """Once all ranks have joined: restore the rest from rank 0's checkpoint, except random numbers."""
         if self.group is not None:
             self._use_rank_0s(_of_all(self._found[0] if self._found else None, self.group)[0])
         state = self._found[1] if self._found else None
@@ -96,12 +98,21 @@ class TrainingState:
             for name, one in self._others.items():
                 if name in state["others"]:
                     load(one, state["others"][name])
-        self._seed_random(state, self._process.seed(seed))
+        self._resume_random = self._random_after(state, self._process.seed(seed))
         if self._order.copy and self._root is not None:
             self._folder = merging.folder_of(
                 self._root.path, self._order.placement, self._order.node, self.progress.trained
             )
         self._found = None
+
+    def resume_random(self) -> None:
+        """Restore or seed the random numbers, as training begins; a second call changes nothing.
+
+        Until then the script draws what it draws in every placement and on every rank: which samples it
+        holds out, for one.
+        """
+        resume, self._resume_random = self._resume_random, _nothing
+        resume()
 
     def end(self) -> None:
         """Save, since all ordered samples are done.
@@ -209,14 +220,16 @@ class TrainingState:
                 )
             self._load_model(self._found[1])
 
-    def _seed_random(self, state: State | None, seed: int) -> None:
+    def _random_after(self, state: State | None, seed: int) -> Callable[[], None]:
+        """What continues the random numbers of this checkpoint. It does not keep the checkpoint in memory."""
         rank, samples = self._order.rank, self.progress.trained
+        begin = functools.partial(rng.begin, seed, rank, samples)
         if self._order.copy:
-            rng.begin(seed, rank, samples)
-        elif state is not None and state["ranks"] == self._order.ranks and rank in state["rng"]:
-            rng.restore(state["rng"][rank])
-        elif state is not None or rank:  # without a checkpoint rank 0 keeps the seed of the script
-            rng.begin(seed, rank, samples)
+            return begin
+        if state is None:  # then rank 0 keeps the seed of the script
+            return begin if rank else _nothing
+        same = state["ranks"] == self._order.ranks and rank in state["rng"]
+        return functools.partial(rng.restore, state["rng"][rank]) if same else begin
 
     def _damaged(self, name: str, reason: str) -> None:
         assert self._folder is not None
@@ -224,6 +237,10 @@ class TrainingState:
             self._folder.set_aside(name)
         sys.stderr.write(f"hopjob: checkpoint {name} is damaged and passed over: {reason}\n")
         self._process.connection.send(damaged={"file": name, "reason": reason})
+
+
+def _nothing() -> None:
+    pass
 
 
 def _of_all(mine: Any, group: Any) -> list[Any]:  # noqa: ANN401 - anything

@@ -6,9 +6,11 @@ number each rank starts a new sequence, seeded by the job's seed, its rank and t
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -43,10 +45,32 @@ def restore(numbers: Numbers) -> None:
 def begin(seed: int, rank: int, samples: int) -> None:
     number = mixed(seed, rank, samples)
     torch.manual_seed(number)
+    seed_cpu(number)
+
+
+def seed_cpu(number: int) -> None:
+    """Seed the generators that draw on the CPU. Those of GPUs are left alone."""
+    torch.default_generator.manual_seed(number)
     random.seed(number)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(number)
+
+
+@contextlib.contextmanager
+def apart(number: int) -> Iterator[None]:
+    """Seed what is drawn on the CPU in here. After it, all goes on as if nothing had been drawn."""
+    numpy = sys.modules.get("numpy")
+    of_torch, of_python = torch.get_rng_state(), random.getstate()
+    of_numpy = numpy.random.get_state() if numpy is not None else None
+    seed_cpu(number)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(of_torch)
+        random.setstate(of_python)
+        if numpy is not None:
+            numpy.random.set_state(of_numpy)
 
 
 def of_copy(seed: int, placement: str, node: str) -> int:

@@ -1,0 +1,44 @@
+"""A job in a trainer's loop goes on after a restart as if there had been none."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.hopjob.agent import SCRIPTS, Agent, Rank, stop
+
+pytestmark = pytest.mark.torch
+
+SAMPLES = 800
+
+
+def end(rank: Rank) -> str:
+    assert rank.end() == 0, rank.output()
+    return rank.log.read_text().rpartition("end ")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("script", ["gan.py", "masks.py"])
+def test_a_restart_changes_nothing(tmp_path: Path, script: str) -> None:
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    whole.mkdir()
+    halves.mkdir()
+    job = {"HOPJOB_SAMPLES": SAMPLES, "HOPJOB_BATCH_SIZE": 8}
+    with Agent(whole) as agent:
+        [rank] = agent.run(SCRIPTS / script, **job)
+        expected = end(rank)
+    with Agent(halves) as agent:
+        [before] = agent.run(SCRIPTS / script, **job, PACE=0.03)
+        before.wait_for("observed")
+        assert stop([before]) == [0], before.output()
+        [after] = agent.run(SCRIPTS / script, **job, PACE=0.03)
+        assert end(after) == expected
+    done = before.said("stopped")[0]["samples"]
+    assert 0 < done < SAMPLES
+
+
+def test_the_ordered_rate_is_that_of_all_optimizers(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "gan.py", HOPJOB_SAMPLES=400, HOPJOB_LEARNING_RATE=0.005)
+        end(rank)
+        rates = re.findall(r"^rates (.*)$", rank.log.read_text(), re.MULTILINE)
+    assert (rates[0], rates[-1]) == ("[0.005, 0.01]", "[0.00125, 0.0025]")
