@@ -19,6 +19,7 @@ LAST_LINES, LAST_BYTES = 20, 16_384
 """how much of its end a failed rank's report quotes"""
 FREE_EVERY_BYTES = 1 << 20
 """bytes read after which their disk space is freed"""
+EMPTIED = "hopyard: the job emptied its output, as `> /dev/stderr` does (`>> /dev/stderr` does not)"
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _ENDS = re.compile(rb"\r\n|\n|\r")
 
@@ -46,8 +47,15 @@ class Tail:
         return [*left_out, *_decoded_lines(data[:size])]
 
     def _catch_up(self) -> list[str]:
-        """Leave out all but the end of a backlog that is too long; returns a line that says so."""
-        behind = _size(self._files.log) - self._position
+        """Go on where there is something to read; returns a line that says so if something is left out.
+
+        That is the beginning of a backlog that is too long, or what was in a log that the job has emptied, as
+        a shell does for `> /dev/stderr`.
+        """
+        behind = _size(self._files.log, self._position) - self._position
+        if behind < 0:
+            self._position = self._freed = 0
+            return [EMPTIED]
         if behind <= BACKLOG_MAX_BYTES:
             return []
         left_out = behind - READ_MAX_BYTES
@@ -82,10 +90,11 @@ class Tail:
             self._freed = self._position
 
 
-def _size(path: Path) -> int:
+def _size(path: Path, otherwise: int) -> int:
+    """The file's size; `otherwise` if that cannot be read now."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
-    return 0
+    return otherwise
 
 
 def _read_at(path: Path, start: int, size: int) -> bytes:

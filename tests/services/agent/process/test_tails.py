@@ -1,5 +1,7 @@
 """What ranks print is read line by line, once, and given back to the disk."""
 
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from services.agent.process.folders import RankFiles
 from services.agent.process.tails import (
     BACKLOG_MAX_BYTES,
+    EMPTIED,
     FREE_EVERY_BYTES,
     LAST_LINES,
     LINE_MAX_BYTES,
@@ -51,6 +54,34 @@ def test_the_next_agent_reads_on_where_the_last_one_was(files: RankFiles) -> Non
     tail.lines()
     printed(files, b"two\n")
     assert Tail(files).lines() == ["two"]
+
+
+def test_a_log_that_its_job_empties_is_read_from_its_beginning(files: RankFiles) -> None:
+    """The output of a job vanished from its first `echo … > /dev/stderr` on."""
+    line = "echo one; echo two; read _; echo low > /dev/stderr; read _; echo three; echo four"
+    tail = Tail(files)
+    with files.log.open("ab") as log:
+        shell = subprocess.Popen(["sh", "-c", line], stdin=subprocess.PIPE, stdout=log, stderr=log)
+    assert shell.stdin is not None
+    with shell, shell.stdin as typed:
+        assert read(tail, 2) == ["one", "two"]
+        typed.write(b"\n")
+        typed.flush()
+        assert read(tail, 2) == [EMPTIED, "low"]
+        typed.write(b"\n")
+        typed.flush()
+        assert read(tail, 2) == ["three", "four"]
+    assert [*tail.rest()] == [[], []]
+
+
+def read(tail: Tail, count: int) -> list[str]:
+    """The next lines, once there are so many."""
+    found: list[str] = []
+    deadline = time.monotonic() + 60.0
+    while len(found) < count:
+        assert time.monotonic() < deadline, found
+        found += tail.lines()
+    return found
 
 
 def test_an_overlong_line_is_read_without_its_end(files: RankFiles) -> None:
