@@ -10,7 +10,7 @@ from types import FrameType
 
 from hopjob.agent import order as orders
 from hopjob.agent.connection import Connection
-from hopjob.agent.ending import LOST, Ending
+from hopjob.agent.ending import FAILED, LOST, Ending
 from hopjob.agent.rendezvous import Rendezvous
 from hopjob.measure.profile import Profile
 from hopjob.measure.rigid import Rigid
@@ -70,9 +70,15 @@ class Process:
         return rng.of_copy(seed, order.placement, order.node) if order.copy else seed
 
     def announce(self, progress: Progress) -> None:
-        """Report that this rank is up, and wait until all are. Ends the process if it is to stop instead."""
+        """Report that this rank is up, and wait until all are. Ends the process if it is to stop instead.
+
+        The training loop measures itself from now on.
+        """
         if self.connection.stop_asked is not None:
             self.ending.stopped()
+        if self.rigid is not None:
+            self.rigid.end()
+            self.rigid = None
         self.meet(float(progress.trained), elastic=True)
         self.progress = progress
 
@@ -82,10 +88,13 @@ class Process:
             self.ending.stopped()
 
     def begin_watched(self) -> None:
-        """Wait until all ranks are up, then watch the script, which does not meet its peers by `attach`."""
-        self.meet(self.ending.samples if self.attached else 0.0, elastic=self.attached)
+        """Wait until all ranks are up, then watch the script, which does not seem to call `attach`.
+
+        A module that it imports may call it all the same: see `announce`.
+        """
+        self.meet(self.ending.samples, elastic=self.attached)
         if self.order.socket and self.profile is None:
-            self.rigid = Rigid(self.order, self.connection, self.rendezvous)
+            self.rigid = Rigid(self.order, self.connection, self.rendezvous, lambda: self.samples)
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
@@ -97,6 +106,8 @@ class Process:
             self.profile.script_ended()
         if not self.attached and self.connection.stop_asked is not None:  # it may have saved, and then obeyed
             self.ending.report_and_exit("stopped", {"samples": None})
+        if not self.attached and self.order.needs_attach:
+            self.ending.report_and_exit("failed", {"reason": orders.WITHOUT_ATTACH}, FAILED)
         self.ending.report_and_exit("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:

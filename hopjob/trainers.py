@@ -103,6 +103,8 @@ class TrainerSession:
         own = self._state.rate.now
         self._state.find_checkpoint()
         self.progress = self._process.progress = self._state.progress
+        if self._process.launched:
+            self._process.meet(float(self.progress.trained), elastic=True)
         if self._process.order.ranks > 1:
             self._state.group = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._state.restore(seed)

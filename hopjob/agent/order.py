@@ -6,6 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+WITHOUT_ATTACH = (
+    "its script does not call attach of hopjob: it cannot train a share of its job as a copy, nor have a GPU "
+    "compute several batches of an update, nor take turns on a GPU"
+)
+
 
 @dataclass(frozen=True)
 class Order:
@@ -48,6 +53,11 @@ class Order:
     @property
     def copy(self) -> bool:
         return self.until is not None and self.profile is None
+
+    @property
+    def needs_attach(self) -> bool:
+        """Whether only a script with `attach` can do what is ordered."""
+        return self.copy or bool(self.tasks) or self.turns
 
     @property
     def goal(self) -> float | None:

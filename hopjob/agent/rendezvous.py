@@ -21,25 +21,36 @@ class Rendezvous:
 
     def __init__(self, order: Order, connection: Connection) -> None:
         self._order, self._connection = order, connection
-        self._reported = False
+        self._reported: dict[str, object] = {}
+        """what this rank reported as it came up; empty: nothing yet"""
         self.store: Any = None
 
     def wait_until_all_up(self, samples: float, *, elastic: bool) -> bool:
-        """Report that this rank is up, and wait for the address. False: the process is to stop."""
-        if self._reported or not self._order.socket:
+        """Report that this rank is up, and wait for the address. False: the process is to stop.
+
+        A rank that is up and turns out to be elastic reports again, and goes on.
+        """
+        if not self._order.socket:
             return True
-        self._reported = True
+        if self._reported:
+            if elastic and not self._reported["elastic"]:
+                self._report({**self._reported, "samples": samples, "elastic": True})
+            return True
         alone = self._order.profile is not None
         if self._order.ranks > 1 and self._order.rank == 0 and not alone:
             self.store = dist.TCPStore(
                 LOCALHOST, 0, self._order.ranks, True, timeout=JOIN_TIMEOUT, wait_for_workers=False
             )
         port = self.store.port if self.store is not None else None
-        self._connection.send(up={"port": port, "samples": samples, "elastic": elastic})
+        self._report({"port": port, "samples": samples, "elastic": elastic})
         if not alone and not self._connection.wait_for_meeting():
             return False
         self._set_environment()
         return True
+
+    def _report(self, up: dict[str, object]) -> None:
+        self._reported = up
+        self._connection.send(up=up)
 
     def join(self, backend: str, timeout: timedelta) -> None:
         """Connect to the other ranks. Raises torch's errors if that fails."""

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import dataloader
 
 from hopjob.agent.connection import Connection
-from hopjob.agent.order import Order
+from hopjob.agent.order import WITHOUT_ATTACH, Order
 from hopjob.agent.rendezvous import Rendezvous
 from hopjob.measure.rank_sync import PROBES, SYNC_EVERY_S
 from hopjob.measure.timing import WARM, after_steps
@@ -28,8 +28,14 @@ Rows = Mapping[int, tuple[float, float]]
 
 
 class Rigid:
-    def __init__(self, order: Order, connection: Connection, rendezvous: Rendezvous) -> None:
+    """`samples`: gives the samples of the job that are done, for the reports."""
+
+    def __init__(
+        self, order: Order, connection: Connection, rendezvous: Rendezvous, samples: Callable[[], float]
+    ) -> None:
         self._order, self._connection, self._rendezvous = order, connection, rendezvous
+        self._all_samples = samples
+        self._over = False
         self._optimizer: torch.optim.Optimizer | None = None
         self._model: Any = None
         self._data_s = self._before_s = 0.0
@@ -45,6 +51,10 @@ class Rigid:
         for rank in range(self._order.ranks if self._order.rank == 0 and self._rendezvous.store else 0):
             self._rendezvous.store.set(_key(rank), "{}")
         threading.Thread(target=self._compare, name="hopjob-rigid", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop watching: the script has called `attach`, which measures by itself."""
+        self._over = True
 
     @property
     def samples(self) -> float:
@@ -72,12 +82,17 @@ class Rigid:
 
         def watched(model: Any, *args: object, **options: object) -> None:  # noqa: ANN401 - a model of torch's
             make(model, *args, **options)
-            self._model = self._model or model
-            self._time_exchanges()
+            if not self._over:
+                self._model = self._model or model
+                self._time_exchanges()
 
         DistributedDataParallel.__init__ = watched
 
     def _stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._over:
+            return
+        if self._order.needs_attach:
+            raise RuntimeError(WITHOUT_ATTACH)
         self._optimizer = self._optimizer or optimizer
         if optimizer is self._optimizer:
             updates = self._last[0] + 1
@@ -98,12 +113,12 @@ class Rigid:
         self._model._set_ddp_runtime_logging_sample_rate(rate)  # noqa: SLF001 - torch has no public way
 
     def _compare(self) -> None:
-        while True:
+        while not self._over:
             time.sleep(SYNC_EVERY_S)
             rows = {which: (data_s, unhidden_s) for which, data_s, unhidden_s in list(self._probes)}
             if self._rendezvous.store is not None:
                 self._rendezvous.store.set(_key(self._order.rank), json.dumps(rows))
-            if self._last[0] > WARM:
+            if self._last[0] > WARM and not self._over:
                 self._report(rows)
 
     def _report(self, mine: Rows) -> None:
@@ -117,7 +132,7 @@ class Rigid:
         if self._order.rank == 0:
             seen = compared([mine, *(self._of(rank) for rank in range(1, self._order.ranks))])
             done = {
-                "samples": self.samples,
+                "samples": self._all_samples(),
                 "seconds": seconds,
                 "iterations": iterations,
                 "batch": self._batch,

@@ -28,12 +28,14 @@ def test_a_restart_changes_nothing(tmp_path: Path, script: str) -> None:
         expected = end(rank)
     with Agent(halves) as agent:
         [before] = agent.run(SCRIPTS / script, **job, PACE=0.03)
+        assert [one["elastic"] for one in before.said("up")] == [True]
         before.wait_for("observed")
         assert stop([before]) == [0], before.output()
         [after] = agent.run(SCRIPTS / script, **job, PACE=0.03)
         assert end(after) == expected
     done = before.said("stopped")[0]["samples"]
     assert 0 < done < SAMPLES
+    assert min(one["samples"] for one in after.said("observed")) > done, "its progress goes on too"
 
 
 def test_the_ordered_rate_is_that_of_all_optimizers(tmp_path: Path) -> None:

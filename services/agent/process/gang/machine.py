@@ -186,15 +186,18 @@ class Gang:
         return [SendLine(messages.stop(), number)] if self.state is G.STOPPING else []
 
     def _up(self, rank: RankRecord, message: messages.Up) -> Actions:
-        rank.up, rank.port, rank.attached = True, message.port, rank.attached or message.elastic
-        if not rank.attached and (missing := self._missing()):
-            return self._last_message(rank, messages.FailedMessage(reason=missing))
-        if self.record.samples_saved is None:
+        """A rank is up. One whose script calls `attach` unexpectedly says so again, with what it restored."""
+        again, rank.up = rank.up, True
+        rank.port, rank.attached = message.port, rank.attached or message.elastic
+        if again or self.record.samples_saved is None:
             self.record.samples_saved = message.samples
         return self._all_up() if all(one.up for one in self.ranks.values()) else []
 
     def _missing(self) -> str:
-        """What the order needs and only a script with `attach` can do; empty: nothing."""
+        """What the order needs and only a script with `attach` can do; empty: nothing.
+
+        It is asked of commands alone. The plug-in sees whether its script calls `attach`, as it trains.
+        """
         if self._order.until is not None:
             return NO_COPY
         several = tasks_of(self._order) or gangs.in_rota(self._order.gang)

@@ -286,30 +286,31 @@ def test_a_copy_that_is_complete_has_done_its_share() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 320.0)
 
 
-@pytest.mark.parametrize("has_plugin", [True, False])
-def test_a_command_that_is_not_attached_trains_no_share(has_plugin: bool) -> None:  # noqa: FBT001 - a case
+def test_a_command_without_the_plugin_trains_no_share() -> None:
     """It would train all of its job, on every node."""
-    gang = a_gang(msgspec.structs.replace(order(), until=320.0), has_plugin=has_plugin)
-    last = last_of(gang.begin())
-    if has_plugin:
-        gang.heard(0, messages.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
-        last = last_of(gang.ended(0, KILLED))
+    last = last_of(a_gang(msgspec.structs.replace(order(), until=320.0), has_plugin=False).begin())
     assert isinstance(last, Failed)
     assert NO_COPY in last.reason
 
 
-@pytest.mark.parametrize("has_plugin", [True, False])
-def test_a_command_that_is_not_attached_computes_one_batch_at_a_time(has_plugin: bool) -> None:  # noqa: FBT001 - a case
+def test_a_command_without_the_plugin_computes_one_batch_at_a_time() -> None:
     of = placement.Gang.of({HERE: 1}, placement.Relaxed(tasks=((3,),)))
-    gang = a_gang(msgspec.structs.replace(order(), gang=of), has_plugin=has_plugin)
-    last = last_of(gang.begin())
-    if has_plugin:
-        gang.heard(0, messages.Hello(P1, 0, 1))
-        assert [type(one) for one in gang.heard(0, messages.Up(samples=0.0))] == [SetTimer]
-        last = last_of(gang.ended(0, KILLED))
+    last = last_of(a_gang(msgspec.structs.replace(order(), gang=of), has_plugin=False).begin())
     assert isinstance(last, Failed)
     assert NO_TASKS in last.reason
+
+
+def test_a_script_that_attaches_after_it_was_up_says_what_it_restored() -> None:
+    gang = a_gang(msgspec.structs.replace(order(), until=320.0))
+    gang.begin()
+    gang.heard(0, messages.Hello(P1, 0, 1))
+    gang.heard(0, messages.Up(samples=120.0))
+    gang.train("")
+    gang.heard(0, messages.Up(samples=80.0, elastic=True))
+    assert gang.ranks[0].attached
+    assert gang.state is GangState.TRAINING
+    gang.stop()
+    assert last_of(gang.ended(0, KILLED)) == Stopped(P1, 80.0)
 
 
 def test_damaged_and_unwritten_checkpoints_are_reported_in_the_output() -> None:
