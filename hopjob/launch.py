@@ -16,6 +16,8 @@ from hopjob.process import this_process
 
 ELASTIC = {"hopjob", "hopjob.huggingface", "hopjob.lightning"}
 """modules that make a script elastic; a script that imports one counts as attached"""
+NO_SCRIPT = 2
+"""exit code of Python if it cannot open the script; the agent looks for it and for Python's words"""
 USAGE = "usage: python -m hopjob SCRIPT [ARGUMENT ...] | -m MODULE [ARGUMENT ...]"
 
 
@@ -28,7 +30,11 @@ def run(arguments: list[str]) -> NoReturn:
     sys.argv = arguments[1:] if module else arguments
     if not module:
         sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
-    used = imported(_file_of_module(sys.argv[0]) if module else sys.argv[0])
+    script = _file_of_module(sys.argv[0]) if module else sys.argv[0]
+    if missing := _missing(script, sys.argv[0]):
+        sys.stderr.write(f"{sys.executable}: can't open file {missing}\n")
+        sys.exit(NO_SCRIPT)
+    used = imported(script or "")
     process = this_process(attached=bool(used & ELASTIC), launched=True)
     if used & ELASTIC:
         process.stop_on_signal()
@@ -36,6 +42,19 @@ def run(arguments: list[str]) -> NoReturn:
         process.begin_watched()
     process.script_ended(_code_of(sys.argv[0], module=module))
     raise AssertionError
+
+
+def _missing(script: str | None, name: str) -> str:
+    """Why the script cannot be opened; empty if it can be. `name`: of the script or module."""
+    if script is None:
+        return f"of a module: no module named {name}"
+    try:
+        if script and not Path(script).is_dir():
+            with Path(script).open("rb"):
+                pass
+    except OSError as error:
+        return f"{script!r}: [Errno {error.errno}] {error.strerror}"
+    return ""
 
 
 def _code_of(name: str, *, module: bool) -> int:
@@ -87,13 +106,17 @@ def imported(path: str) -> set[str]:
     return names
 
 
-def _file_of_module(name: str) -> str:
-    """The module's file. Finding it does not run the module, but imports its package, as running does."""
+def _file_of_module(name: str) -> str | None:
+    """The module's file; None: there is no such module; empty: running it shows why it cannot be imported.
+
+    Finding it does not run the module, but imports its package, as running does.
+    """
     sys.path[0] = str(Path.cwd())
     try:
         found = importlib.util.find_spec(name)
         if found is not None and found.submodule_search_locations is not None:
             found = importlib.util.find_spec(f"{name}.__main__")
-    except (ImportError, ValueError):
-        return ""
-    return (found.origin or "") if found is not None else ""
+    except (ImportError, ValueError) as error:
+        part = getattr(error, "name", None)
+        return None if f"{name}.".startswith(f"{part}.") else ""
+    return (found.origin or "") if found is not None else None

@@ -32,6 +32,8 @@ with contextlib.suppress(ImportError):  # torch 1.13 lacks it; later versions im
     import torch._dynamo
 
 BLOCK = 1 << 16
+FAILED, CANNOT_START = 1, 127
+"""exit codes; the second is that of the agent's `enter` too, if a job's folder or program is missing"""
 
 
 class Template:
@@ -75,22 +77,34 @@ class Template:
         _send("forked", id=order["id"], pid=pid)
 
     def _become(self, order: dict[str, Any]) -> NoReturn:
+        code = FAILED
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.close(self._wake_read)
             os.close(self._wake_write)
-            _move(order)
-            launch.run(list(order["argv"]))
+            if not (reason := _why_not_moved(order)):
+                launch.run(list(order["argv"]))
+            code = CANNOT_START
+            sys.stderr.write(f"hopyard: cannot be started: {reason}\n")
         except SystemExit as ended:
-            sys.stderr.write(f"{ended}\n")
+            code = launch.exit_code(ended)
         except BaseException:  # noqa: BLE001 - a fork must not go on in the template's code
             sys.excepthook(*sys.exc_info())
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(1)
+        os._exit(code)
+
+
+def _why_not_moved(order: dict[str, Any]) -> str:
+    """Move the fork. Returns what it cannot reach, and why; empty if it can reach all."""
+    try:
+        _move(order)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
 
 
 def _move(order: dict[str, Any]) -> None:

@@ -131,6 +131,28 @@ def test_a_scripts_own_exit_code_is_the_processes(tmp_path: Path) -> None:
         assert not rank.last.exists()
 
 
+@pytest.mark.parametrize("forks", [False, True])
+@pytest.mark.parametrize("script", ["none.py", "-m none", "-m none.of.these", "-m json"])
+def test_a_script_that_is_missing_ends_as_pythons_does_before_it_is_up(
+    tmp_path: Path, script: str, *, forks: bool
+) -> None:
+    with Agent(tmp_path, forks=forks) as agent:
+        [rank] = agent.start(script)
+        assert rank.end() == 2
+        assert "can't open file" in rank.output()
+        assert rank.words == []
+        assert not rank.last.exists()
+
+
+def test_a_module_without_its_library_is_no_missing_script(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("import no_such_library")
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run("-m pack.train")
+        assert rank.end() == 1
+        assert "no_such_library" in rank.last_word()["failed"]["reason"]
+
+
 def test_the_slowest_rank_waits_least(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         ranks = agent.start(LEDGER, 2, EPOCHS=10_000, PACE=0.01, PACE_OF_RANK_1=0.05)

@@ -117,8 +117,8 @@ def test_exit_codes_are_those_of_the_script(
 def test_a_fork_that_cannot_start_ends_with_its_reason(template: Template, tmp_path: Path) -> None:
     template.folder = tmp_path
     pid = template.fork("script.py", cwd=str(tmp_path / "nowhere"))
-    assert template.hear("gone") == {"pid": pid, "code": 1}
-    assert "nowhere" in template.log
+    assert template.hear("gone") == {"pid": pid, "code": 127}
+    assert template.log == f"hopyard: cannot be started: {tmp_path}/nowhere: No such file or directory\n"
 
 
 def test_a_gang_of_forks_trains(template: Template, tmp_path: Path) -> None:

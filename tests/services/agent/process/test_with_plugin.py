@@ -116,6 +116,25 @@ async def test_a_script_is_measured_and_its_own_exception_is_a_failure() -> None
         assert left_of(node.folders) == []
 
 
+@pytest.mark.parametrize("template", [False, True])
+@pytest.mark.parametrize(("script", "inside"), [("none.py", "."), ("train.py", "none"), ("-m none", ".")])
+async def test_a_missing_script_or_folder_is_absent(script: str, inside: str, *, template: bool) -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder, installed=True, template=template)
+        await node.begin()
+        of = order(
+            command=(str(torch_python()), *script.split()),
+            working_directory=str(folder / inside),
+            profile_iterations=10,
+        )
+        node.runner.start(of, (0,))
+        failed = await node.ended()
+        assert isinstance(failed, Failed)
+        assert failed.absent
+        assert not node.ups(P1)
+        await node.end()
+
+
 async def test_all_reduces_are_timed_on_one_node_and_between_two() -> None:
     with short_folder() as here, short_folder() as there:
         one, other = RunningNode(here, installed=True), RunningNode(there, installed=True)
