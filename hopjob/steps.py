@@ -63,15 +63,22 @@ class Steps:
         if self._model is not None:
             self._observed(found)
         if found.stop:
-            self._state.save("stop")
-            if self._state.group is not None:
-                dist.barrier(group=self._state.group)
+            self._save("stop")
             self._process.ending.stopped()
         if found.save:
-            self._state.save("interval")
+            self._save("interval")
             self._sync.restart()
         if self._ranks > 1 and self._on_a_gpu:
             self._time_exchanges()
+
+    def _save(self, why: str) -> None:
+        """Save a checkpoint, and wait for rank 0 to have written it.
+
+        Otherwise the others would wait in their next exchange, which counts as waiting for a slow peer.
+        """
+        self._state.save(why)
+        if self._state.group is not None:
+            dist.barrier(group=self._state.group)
 
     def _observed(self, found: SyncResult) -> None:
         """Report how the gang ran, but not in the first updates, in which memory is allocated."""

@@ -166,6 +166,17 @@ def test_the_slowest_rank_waits_least(tmp_path: Path) -> None:
     assert fast == pytest.approx(0.04, rel=0.5)
 
 
+def test_a_checkpoint_is_no_wait_for_a_peer(tmp_path: Path) -> None:
+    job = {"SCRIPT": LEDGER, "EPOCHS": 10_000, "PACE": 0.05, "HOPJOB_CHECKPOINT_INTERVAL_S": 1.0}
+    with Agent(tmp_path) as agent:
+        ranks = agent.run(SCRIPTS / "slow_saves.py", 2, **job)
+        ranks[0].wait_for("saved", 3)
+        ranks[0].wait_for("observed", len(ranks[0].said("observed")) + 2)
+        stop(ranks)
+        waited = [max(times) for one in ranks[0].said("observed") for times in one["wait_s"]]
+    assert max(waited) < 0.5
+
+
 @pytest.mark.parametrize("world", [1, 2])
 def test_overhead_is_small(tmp_path: Path, world: int) -> None:
     """CPU seconds of one process, blocks taking turns; the bound is for a crowded machine."""
