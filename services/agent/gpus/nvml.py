@@ -95,10 +95,11 @@ class Nvml:
 
     def read(self, uuid: str) -> GpuReading:
         lib = self._lib
+        lost = (lib.NVMLError_GpuIsLost, lib.NVMLError_NotFound, lib.NVMLError_Unknown)
         try:
             handle = lib.nvmlDeviceGetHandleByUUID(uuid)
-            processes = tuple(found.pid for found in lib.nvmlDeviceGetComputeRunningProcesses(handle))
-        except (lib.NVMLError_GpuIsLost, lib.NVMLError_NotFound, lib.NVMLError_Unknown):
+            processes = self._processes(handle, lost)
+        except lost:
             return GpuReading(lost=True)
         except lib.NVMLError:
             return GpuReading()
@@ -112,6 +113,18 @@ class Nvml:
             remap_pending=bool(remapped[2] or retiring),
             remap_failed=bool(remapped[3]),
         )
+
+    def _processes(self, handle: Any, lost: tuple[type[Exception], ...]) -> tuple[int, ...]:  # noqa: ANN401
+        """Pids of those that compute; none if NVML does not say, as in MIG mode without privileges.
+
+        Raises the errors of a GPU that is lost.
+        """
+        try:
+            return tuple(found.pid for found in self._lib.nvmlDeviceGetComputeRunningProcesses(handle))
+        except lost:
+            raise
+        except self._lib.NVMLError:
+            return ()
 
     def _memory_used(self, handle: Any) -> int:  # noqa: ANN401 - a pointer of the library
         """Bytes in use, if possible without the driver's own reserve (half a gigabyte on large cards)."""

@@ -14,7 +14,8 @@ typedef struct { char uuid[96]; char name[96]; unsigned long long memory, used;
 typedef struct { char uuid[96]; unsigned long long code; } Error;
 static Gpu gpus[64]; static unsigned count; static Error errors[64]; static unsigned reported;
 
-enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT = 7, TIMEOUT = 10, LOST = 15 };
+enum { SUCCESS = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT = 7, TIMEOUT = 10,
+       LOST = 15 };
 
 static void load(void) {
   FILE *f = fopen(getenv("NVML_STUB"), "r"); char line[1024], pids[512]; int events = 0;
@@ -79,6 +80,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, MemoryV2 *m) {
 typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; } Process;
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *n, Process *found) {
   Gpu *g = of(device);
+  if (g->mig) return NO_PERMISSION; /* as for an account without rights */
   if (*n < g->count) { *n = g->count; return INSUFFICIENT; }
   for (unsigned i = 0; i < g->count; i++) found[i].pid = g->pids[i];
   *n = g->count;
