@@ -151,6 +151,8 @@ class Gang:
     def heard(self, number: int, message: messages.RankMessage) -> Actions:
         rank, actions = self.ranks[number], Actions()
         match message:
+            case messages.CompletedMessage() if self._may_have_saved(rank):
+                actions = self._last_message(rank, messages.StoppedMessage())
             case messages.Hello():
                 rank.attached = message.attached
                 actions = self._repeated(number)
@@ -222,6 +224,14 @@ class Gang:
         meeting = f"{self._host}:{port}" if port and self._order.gang.gpus > 1 else ""
         restored = None if self._order.profile_iterations else self.record.samples_saved
         return [SendReport(Started(self._order.placement_id, meeting, restored))]
+
+    def _may_have_saved(self, rank: RankRecord) -> bool:
+        """Whether a script without `attach` that ends well may have stopped as ordered.
+
+        One that said that it is complete before the order is complete; its file says so once more.
+        """
+        said_before = isinstance(rank.message, messages.CompletedMessage)
+        return self.record.stopping and not rank.attached and not said_before
 
     def _last_message(self, rank: RankRecord, message: messages.LastMessage) -> Actions:
         rank.message = message

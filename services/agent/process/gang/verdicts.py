@@ -107,7 +107,7 @@ def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     failed = [rank for rank in record.faults if isinstance(rank.message, FailedMessage)]
     if failed or (record.faults and not record.stopping):
         return _fault_report(record, _root_cause(failed or record.faults))
-    said = [message for rank in ranks if (message := _good_message(record, rank)) is not None]
+    said = [rank.message for rank in ranks if isinstance(rank.message, StoppedMessage | CompletedMessage)]
     samples = next((message.samples for message in said if message.samples is not None), None)
     completed = any(isinstance(message, CompletedMessage) for message in said)
     if completed or not (said or record.stopping or record.killed):
@@ -117,20 +117,6 @@ def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     if record.stopping:
         return Stopped(placement_id, order.samples_done if samples_saved is None else samples_saved)
     return Interrupted(placement_id, "it stopped without being asked to", samples_done=samples_saved)
-
-
-def _good_message(record: WorkerRecord, rank: RankRecord) -> StoppedMessage | CompletedMessage | None:
-    """The rank's last message, if it stopped as ordered or completed.
-
-    A script without `attach` that is ordered to stop may save and exit with 0, which is no completion.
-    """
-    match rank.message:
-        case CompletedMessage() if record.stopping and not rank.attached:
-            return StoppedMessage()
-        case StoppedMessage() | CompletedMessage() as message:
-            return message
-        case _:
-            return None
 
 
 def _measured(times: ProfiledMessage) -> Measured:

@@ -269,7 +269,21 @@ def test_a_rigid_script_that_ends_well_after_an_order_to_stop_is_not_complete() 
     gang.train("")
     gang.stop()
     gang.heard(0, messages.CompletedMessage(samples=320.0))
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
     assert last_of(gang.ended(0, CLEAN)) == Stopped(P1, 0.0)
+
+
+def test_a_rigid_script_that_was_complete_before_the_order_to_stop_stays_so() -> None:
+    """A job that was complete ran again from its first sample. The file repeats what the connection said."""
+    gang = a_gang(order())
+    gang.begin()
+    gang.heard(0, messages.Hello(P1, 0, 1))
+    gang.heard(0, messages.Up(samples=0.0))
+    gang.train("")
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    gang.stop()
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
 def test_an_elastic_script_may_complete_after_an_order_to_stop() -> None:
