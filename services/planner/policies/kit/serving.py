@@ -6,7 +6,9 @@ that does not fit is skipped. In a strict queue it holds up all jobs of its line
 would not fit the empty cluster either.
 
 A preemptive queue is walked twice. The first walk finds which running jobs go on running at all; the second
-avoids the GPUs of those only, so a job that goes on is moved only where nothing else is free.
+avoids the GPUs of those only, so a job that goes on is moved only where nothing else is free. If the second
+walk leaves out a job that the first one placed, since another took GPUs that only this job can use, the first
+counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -134,7 +136,8 @@ def walked(
     staying = {job_id: held for job_id, held in running.items() if job_id in first.placed}
     if len(staying) == len(running):
         return first
-    return _walk(queue, Room(pools, idle, staying), strict=strict)
+    second = _walk(queue, Room(pools, idle, staying), strict=strict)
+    return second if first.placed.keys() <= second.placed.keys() else first
 
 
 def _spare(idle: Mapping[NodeId, int], held: Iterable[Configuration]) -> dict[NodeId, int] | None:

@@ -116,6 +116,17 @@ def test_a_job_that_runs_on_is_moved_where_nothing_else_makes_room() -> None:
     assert running(whole, 8, 4, preemptive=True) == {"new": on(fast0=8), "runs": on(fast1=2)}
 
 
+def test_the_place_of_a_job_that_stops_is_left_to_the_job_that_can_run_only_there() -> None:
+    """`either` would take `fast0`, which is better for it, once `runs` has to stop for `fast`."""
+    queue = [
+        QueuedJob(job_id=JobId("either"), gpus=8, types=(FAST, SLOW)),
+        client("fast", 8),
+        client("runs", 8, fast0=8),
+    ]
+    result = served(queue, cluster(1, 1), free((8,), (8,)), strict=False, preemptive=True)
+    assert result.placed == {"either": on(slow0=8), "fast": on(fast0=8)}
+
+
 @some.composite
 def queues(draw: some.DrawFn) -> list[QueuedJob]:
     """Some jobs run where there may be room for them all, on four nodes of 8 GPUs; others wait."""
