@@ -18,7 +18,7 @@ from services.planner.policies.contract.decision import Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.known_jobs import held
 from services.planner.policies.kit.ordered import EVENTS, Ordered
-from services.planner.policies.kit.rigid import RigidOptions, rigid
+from services.planner.policies.kit.rigid import RigidOptions
 
 UNNAMED = 1.0
 """the capacity of a project that the option does not name"""
@@ -54,17 +54,20 @@ class YarnCs(Ordered):
         for job in view.jobs:
             if not held(job):
                 waiting.setdefault(job.project, deque()).append(job)
-        return [*running, *self._turns(waiting, used)]
+        return [*running, *self._turns(view, waiting, used)]
 
-    def _turns(self, waiting: dict[str, deque[ViewJob]], used: dict[str, float]) -> Iterable[ViewJob]:
-        """The waiting jobs in the order of service, as if every job fitted.
+    def _turns(
+        self, view: View, waiting: dict[str, deque[ViewJob]], used: dict[str, float]
+    ) -> Iterable[ViewJob]:
+        """The waiting jobs in the order of service, as if all that fit the empty cluster fitted now.
 
         A job that does not fit holds up only its own queue, so the order of the others stays the same.
         """
+        known = self._look(view)
         while waiting:
             project = min(waiting, key=lambda name: (used.get(name, 0) / self._share(name), name))
             job = waiting[project].popleft()
-            used[project] = used.get(project, 0) + rigid(job.demand, self.rigid_demand)
+            used[project] = used.get(project, 0) + known[job.job_id].queued.gpus
             if not waiting[project]:
                 del waiting[project]
             yield job

@@ -126,6 +126,15 @@ def test_a_project_s_idle_share_is_used_and_kept_by_others() -> None:
     assert set(chosen(decide(YARN, view([*kept, late], nodes(4, 4))))) == {"a0", "a1"}
 
 
+@pytest.mark.parametrize("counts", [(2, 64, 128), (2,)])
+def test_a_project_is_charged_only_for_gpus_that_its_jobs_can_get(counts: tuple[int, ...]) -> None:
+    """The median of counts that fit the cluster, and nothing for a job that fits nowhere."""
+    huge = job("huge", (64,), project="a")
+    a = [job(f"a{index}", counts, project="a", submitted_at=1.0) for index in range(4)]
+    b = [job(f"b{index}", (2,), project="b", submitted_at=2.0) for index in range(4)]
+    assert set(chosen(decide(YARN, view([huge, *a, *b], nodes(8))))) == {"a0", "a1", "b0", "b1"}
+
+
 def test_a_job_that_does_not_fit_holds_up_its_own_project_only() -> None:
     jobs = [
         job("a1", (8,), project="a"),
