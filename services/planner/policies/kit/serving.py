@@ -7,8 +7,9 @@ would not fit the empty cluster either.
 
 A preemptive queue is walked twice. The first walk finds which running jobs go on running at all; the second
 avoids the GPUs of those only, so a job that goes on is moved only where nothing else is free. If the second
-walk leaves out a job that the first one placed, since another took GPUs that only this job can use, the first
-counts.
+leaves out a job that the first placed, since others took the only GPUs that it can use, it is done again with
+that job ahead of all others, on its place of the first walk. If this does not place all of them soon, the
+first walk counts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,9 @@ import msgspec
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.kit.gangs import Pools, Style, free_by_type, place
+
+SECOND_WALKS = 4
+"""second walks at most; each takes as long as the first"""
 
 
 class QueuedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,8 +140,20 @@ def walked(
     staying = {job_id: held for job_id, held in running.items() if job_id in first.placed}
     if len(staying) == len(running):
         return first
-    second = _walk(queue, Room(pools, idle, staying), strict=strict)
-    return second if first.placed.keys() <= second.placed.keys() else first
+    for _ in range(SECOND_WALKS):
+        again = _walk(queue, Room(pools, idle, staying), strict=strict)
+        lost = first.placed.keys() - again.placed.keys()
+        if not lost:
+            return again
+        queue = _ahead(queue, {job_id: first.placed[job_id] for job_id in lost})
+    return first
+
+
+def _ahead(queue: Sequence[QueuedJob], places: Mapping[JobId, Configuration]) -> Sequence[QueuedJob]:
+    """The queue with some jobs before all others, each with the place that it gets."""
+    rest = [job for job in queue if job.job_id not in places]
+    taken = [job for job in queue if job.job_id in places]
+    return [msgspec.structs.replace(job, held=places[job.job_id]) for job in taken] + rest
 
 
 def _spare(idle: Mapping[NodeId, int], held: Iterable[Configuration]) -> dict[NodeId, int] | None:

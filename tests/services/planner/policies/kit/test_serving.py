@@ -8,7 +8,7 @@ from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Configuration
 from services.planner.policies.kit.gangs import Pools, Style, place, pools
 from services.planner.policies.kit.rigid import Rigid, rigid
-from services.planner.policies.kit.serving import QueuedJob, served, walked
+from services.planner.policies.kit.serving import QueuedJob, Room, _walk, served, walked
 
 FAST, SLOW = GpuType("fast"), GpuType("slow")
 
@@ -117,14 +117,22 @@ def test_a_job_that_runs_on_is_moved_where_nothing_else_makes_room() -> None:
 
 
 def test_the_place_of_a_job_that_stops_is_left_to_the_job_that_can_run_only_there() -> None:
-    """`either` would take `fast0`, which is better for it, once `runs` has to stop for `fast`."""
+    """`either` would take `fast0` if it could; where nobody is in need, nobody is moved either."""
     queue = [
         QueuedJob(job_id=JobId("either"), gpus=8, types=(FAST, SLOW)),
         client("fast", 8),
         client("runs", 8, fast0=8),
+        QueuedJob(job_id=JobId("slow"), gpus=8, types=(SLOW,)),
+        QueuedJob(job_id=JobId("stays"), gpus=8, types=(SLOW,), held=on(slow0=8)),
+        QueuedJob(job_id=JobId("goes"), gpus=8, types=(SLOW,), held=on(slow1=8)),
     ]
-    result = served(queue, cluster(1, 1), free((8,), (8,)), strict=False, preemptive=True)
-    assert result.placed == {"either": on(slow0=8), "fast": on(fast0=8)}
+    result = served(queue, cluster(1, 3), free((8,), (8, 8, 8)), strict=False, preemptive=True)
+    assert result.placed == {
+        "either": on(slow1=8),
+        "fast": on(fast0=8),
+        "slow": on(slow2=8),
+        "stays": on(slow0=8),
+    }
 
 
 @some.composite
@@ -155,3 +163,12 @@ def test_where_no_job_is_moved_the_shorter_walk_gives_the_same_result(
     whole = walked(queue, cluster(2, 2), idle, strict=strict, preemptive=preemptive)
     assert list(short.placed.items()) == list(whole.placed.items())
     assert list(short.behind.items()) == list(whole.behind.items())
+
+
+@given(queue=queues())
+def test_no_job_that_the_first_walk_placed_is_lost(*, queue: list[QueuedJob]) -> None:
+    idle = free((8, 8), (8, 8))
+    running = {job.job_id: job.held for job in queue if job.held}
+    first = _walk(queue, Room(cluster(2, 2), idle, running), strict=False)
+    whole = walked(queue, cluster(2, 2), idle, strict=False, preemptive=True)
+    assert first.placed.keys() <= whole.placed.keys()
