@@ -305,6 +305,7 @@ class Planner:
             view=making.view,
             wanted=answer.wanted,
             estimates=answer.estimates,
+            stands_in=answer.policy != making.policy.policy,
         )
         return [Work(task)]
 

@@ -75,7 +75,7 @@ def published(
     by_type = by_type or GpusByType()
     view = frame.view
     serial = f"{frame.token}-{state.plans}"
-    held = _held(view)
+    held = _held(view, decision)
     wanted = _wanted(state, held, decision)
     choices = _still_possible(state, frame, wanted)
     left = (*decision.left, *_dropped(wanted, choices), *_held_back(state, view))
@@ -114,14 +114,21 @@ def _gpus(gangs_of: Iterable[tuple[JobId, Gang]]) -> int:
     return sum(in_turns.held(gangs_of).values())
 
 
-def _held(view: View) -> dict[JobId, Present]:
-    """Jobs that have to stay where they are, whether the policy was shown them or not."""
-    return view.apart | {job.job_id: job.present for job in view.jobs if job.stays and job.present}
+def _held(view: View, decision: Decision) -> dict[JobId, Present]:
+    """Jobs that stay where they are: those that have to, and those of which the decision says nothing."""
+    known = _mentioned(decision)
+    return view.apart | {
+        job.job_id: job.present for job in view.jobs if job.present and (job.stays or job.job_id not in known)
+    }
+
+
+def _mentioned(decision: Decision) -> set[JobId]:
+    return {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
 
 
 def _wanted(state: State, held: Mapping[JobId, Present], decision: Decision) -> tuple[Choice, ...]:
-    """The policy's choices, and the places of jobs that have to stay and that it was not shown."""
-    known = {choice.job_id for choice in decision.choices} | {left.job_id for left in decision.left}
+    """The policy's choices, and the places of jobs that stay and that it was not shown."""
+    known = _mentioned(decision)
     unknown = [
         Choice(
             job_id=job_id,

@@ -82,6 +82,8 @@ class Resolve(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     wanted: Configurations
     estimates: Estimated
+    stands_in: bool = False
+    """whether the policy plans in place of another, which failed"""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@ A policy is found by name and built from its options (see `options`). It is aske
 pure: `wants` names the configurations whose throughput it needs, `decide` chooses. It keeps nothing
 between calls but the `memory` of its last decision, which comes back in the next view, after a restart
 of the planner too. It runs in a process of its own and under a time limit. If it raises, overruns or
-breaks a rule below, `fifo` makes the plan in its place, and a note in the plan says why.
+breaks a rule below, `fifo` makes the plan in its place, without jobs that run in modes other than lockstep:
+they go on as they are. A note in the plan says why.
 
 A policy plans gangs in lockstep unless its attribute `modes` lists the modes of synchronisation that it
 plans, as types of `schemas.placement`. A job that runs in a mode that is not listed, since another policy

@@ -147,9 +147,9 @@ def test_another_policy_restarts_a_movable_job_in_lockstep() -> None:
     assert after.gang.sync == Lockstep()
 
 
-def being_planned(*happens: Event) -> Sequence[Placement]:
-    """What a plan makes of two copies that may not be moved, where this happens while it is made."""
-    stage = trains(preemptible=False)
+def being_planned(*happens: Event, preemptible: bool = False) -> Sequence[Placement]:
+    """What a plan makes of two copies of which it says nothing, where this happens while it is made."""
+    stage = trains(preemptible=preemptible)
     state = stage.core.state
     view = first_view(stage, staying(state, 360.0, SETTINGS).placements)
     frame = Frame(
@@ -175,6 +175,11 @@ def test_a_copy_lost_while_a_plan_is_made_leaves_the_others(happens: Event) -> N
     assert (whole.placement_id, whole.gang.nodes) == (NAME, (ONE, TWO))
     assert (rest.placement_id, rest.gang.nodes) == (NAME, (TWO,))
     assert rest.throughput == pytest.approx(whole.throughput / 2)
+
+
+def test_a_decision_that_says_nothing_of_copies_leaves_them_training() -> None:
+    """The stand-in's decision, where hadare fails."""
+    assert being_planned(preemptible=True) == being_planned()
 
 
 def test_a_late_fact_of_a_copy_that_was_merged_counts_no_more() -> None:

@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from schemas.base import Event
+from schemas.settings import Settings
 from services.planner.core.state import State
+from services.planner.core.tasks import Prepare, Prepared, Resolve
 from tests.fact_builders import (
     in_queue,
     joined,
@@ -55,3 +57,26 @@ def test_the_planner_wants_to_be_woken_only_while_it_leads() -> None:
     assert math.isfinite(wakeup)
     stage.lead(None)
     assert stage.core.next_wakeup() is None
+
+
+class Replaced(Stage):
+    """`fifo` prepares every plan; the tasks of `decided` are what decides it."""
+
+    def __init__(self, policy: str) -> None:
+        self.decided: list[Resolve] = []
+        super().__init__(Settings(policy=policy))
+
+    def _prepared(self, task: Prepare) -> Prepared:
+        return super()._prepared(msgspec.structs.replace(task, policy="fifo"))
+
+    def _resolve(self, task: Resolve) -> None:
+        self.decided.append(task)
+        super()._resolve(task)
+
+
+@pytest.mark.parametrize(("policy", "stands_in"), [("srtf", True), ("fifo", False)])
+def test_the_policy_that_decides_knows_whether_it_stands_in(policy: str, *, stands_in: bool) -> None:
+    stage = Replaced(policy)
+    stage.tell(joined(), *in_queue("job"), opened())
+    stage.until(5.0)
+    assert {task.stands_in for task in stage.decided} == {stands_in}

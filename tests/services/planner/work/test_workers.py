@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Message, Question
+from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, Stage, Waiting
 from schemas.questions import ESTIMATOR, Refused
 from schemas.settings import Settings
@@ -14,7 +15,7 @@ from services.planner.policies.classical.fifo import Fifo
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.decision import Decision
 from services.planner.policies.contract.estimates import Estimated
-from services.planner.policies.contract.view import View
+from services.planner.policies.contract.view import Present, View
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Solve
 from services.planner.work.metrics import metrics
@@ -160,6 +161,36 @@ async def test_a_stand_in_is_shown_no_jobs_that_lack_its_modes(bus: MemoryBus, p
     assert "fifo" in (*ready.notes, *decision.notes)[0]
     assert chosen(decision) == {"y": place_on(a0=2)}
     assert [(left.job_id, left.detail) for left in decision.left] == [("x", "it runs no lockstep gangs")]
+
+
+@pytest.mark.parametrize("policy", ["Raises", "Greedy"])
+async def test_a_stand_in_leaves_running_jobs_of_other_modes_alone(bus: MemoryBus, policy: str) -> None:
+    """It decides nothing about `apart`, so that the job goes on; `gone` has no GPUs to go on with."""
+    await bus.serve("estimator", ESTIMATOR, answer)
+    relaxed = Relaxed(tasks=((1, 1),))
+    jobs = [
+        job("apart", (2,), present=moded(relaxed, a0=2)),
+        job("gone", (2,), present=moded(relaxed, a1=2)),
+        job("like", (2,), present=present(a0=2)),
+        job("waits", (2,)),
+    ]
+    name = f"tests.services.planner.planner_policies:{policy}"
+    _, decision = await planned(workers(bus), name, view(jobs, nodes(6, 1)))
+    assert chosen(decision) == {"gone": place_on(a0=2), "like": place_on(a0=2)}
+    assert [left.job_id for left in decision.left] == ["waits"]
+
+
+async def test_fifo_restarts_jobs_of_other_modes_where_it_was_chosen(bus: MemoryBus) -> None:
+    await bus.serve("estimator", ESTIMATOR, answer)
+    seen = view([job("x", (2,), present=moded(Relaxed(tasks=((1, 1),)), a0=2))], nodes(8))
+    _, decision = await planned(workers(bus), "fifo", seen)
+    assert [choice.gang.sync for choice in decision.choices] == [Lockstep()]
+
+
+def moded(mode: Relaxed, **place: int) -> Present:
+    """As `present`, in another mode."""
+    held = present(**place)
+    return msgspec.structs.replace(held, gang=Gang(held.gang.members, mode))
 
 
 async def test_a_policys_memory_comes_back_in_its_next_decision(bus: MemoryBus) -> None:

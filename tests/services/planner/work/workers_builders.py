@@ -33,11 +33,18 @@ async def answer(question: Question) -> Message:
 
 async def planned(at: Workers, policy: str = "hops", seen: View = SEEN) -> tuple[Prepared, Decision]:
     ready = await at.prepare(Prepare(number=1, policy=policy, view=seen))
-    return ready, await decided(at, ready, seen)
+    return ready, await decided(at, ready, seen, stands_in=ready.policy != policy)
 
 
-async def decided(at: Workers, ready: Prepared, seen: View) -> Decision:
-    task = Resolve(number=1, policy=ready.policy, view=seen, wanted=ready.wanted, estimates=ready.estimates)
+async def decided(at: Workers, ready: Prepared, seen: View, *, stands_in: bool = False) -> Decision:
+    task = Resolve(
+        number=1,
+        policy=ready.policy,
+        view=seen,
+        wanted=ready.wanted,
+        estimates=ready.estimates,
+        stands_in=stands_in,
+    )
     return (await at.resolve(task)).decision
 
 
