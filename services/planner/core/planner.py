@@ -57,6 +57,8 @@ from services.planner.solver.effort import Effort
 from shared.domain.cluster import round_at, round_by
 from shared.domain.core import Asked, Effects, Input, Publish, Work, WorkFailed
 
+AFTER_A_RESTART = (Trigger.FREED, Trigger.ARRIVAL, Trigger.NODE)
+"""what may have happened that no plan has answered yet"""
 NO_ESTIMATES = "no estimates at all: running jobs were kept, none started"
 
 
@@ -132,9 +134,14 @@ class Planner:
         return self._act(now)
 
     def resume(self, now: float) -> Effects:
-        """Publish nothing: a plan that was in the making is begun again once this planner leads."""
-        self._schedule.expect(Call.FRAGMENT, now)
+        """Publish nothing: once this planner leads, it plans as if all had just happened.
+
+        A snapshot tells neither which plans were due nor whether one was in the making.
+        """
         self._candidates.resume()
+        if self.state.jobs:
+            for trigger in AFTER_A_RESTART:
+                self._call(trigger, now, own=False)
         return [Work(look) for look in self._candidates.looks(self.state.policy)]
 
     def troubles(self) -> tuple[str, ...]:

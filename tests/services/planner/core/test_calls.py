@@ -117,6 +117,50 @@ def test_a_planner_that_restarts_plans_a_refused_job_at_the_end_of_its_hold() ->
     assert "j" in stage.core.state.claims.of_job
 
 
+def dies(stage: Stage) -> None:
+    """The planner, while it makes a plan; another begins with a snapshot of what it knew."""
+    assert stage.at_work
+    stage.at_work = []
+    stage.restart(stage.settings)
+
+
+def full_stage(policy: str) -> Stage:
+    """`j` may run on all 16 GPUs, `k` has come, and its plan is in the making."""
+    stage = stage_of(policy)
+    stage.tell(*in_queue("j", at=10.0, demand=(4, 8, 16), samples=1e9))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(1_000.0)
+    stage.work_s = 3.0
+    stage.tell(*in_queue("k", at=1_000.0, demand=(4, 8, 16), samples=1e6))
+    stage.until(1_001.5)
+    return stage
+
+
+@pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
+def test_a_planner_that_restarts_while_it_plans_an_arrival_makes_that_plan(policy: str) -> None:
+    lives, restarts = full_stage(policy), full_stage(policy)
+    dies(restarts)
+    for stage in (lives, restarts):
+        stage.until(1_010.0)
+    assert places(restarts.plan) == places(lives.plan)
+    assert restarts.plan.kind == lives.plan.kind
+
+
+def test_a_planner_that_restarts_while_it_plans_for_a_node_makes_that_plan_though_no_job_waits() -> None:
+    stage = Stage(Settings(policy="jps"))
+    stage.tell(joined("node-1", modes=MODES), *in_queue("j", at=10.0, demand=(8, 16), samples=1e9))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(1_000.0)
+    stage.work_s = 3.0
+    stage.tell(joined("node-2", at=1_000.0, modes=MODES))
+    stage.until(1_002.0)
+    dies(stage)
+    stage.until(1_010.0)
+    assert places(stage.plan) == {"j": {"node-1": 8, "node-2": 8}}
+
+
 def taken_back(stage: Stage, place: str) -> PlacementRefused:
     cause = Cause(plan_id=PlanId(stage.plan.plan_id))
     return msgspec.structs.replace(refused("j", at=stage.now, place=place), cause=cause)
