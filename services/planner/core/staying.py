@@ -102,16 +102,22 @@ def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
 
 
 def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
-    """GPU-seconds that running jobs lose by the plan."""
+    """GPU-seconds that running jobs lose by the plan; those that stop in any case lose nothing by it."""
     kept = {placement.placement_id for placement in plan.placements}
     next_of = {each.job_id: each.gang for each in plan.placements}
     merged = {job_id for job_id, gang in next_of.items() if gangs.merges(gang)}
     return plain_sum(
         job.running.gpus * job.share * _move_s(state, job_id, job, next_of.get(job_id), settings)
         for job_id, job in state.jobs.items()
-        if job.running is not None and state.claims.of_job.get(job_id, "") not in kept
+        if job.running is not None and _goes_on(state, job_id, job) and job.placement not in kept
         if not (gangs.merges(job.running) and job_id in merged)
     )
+
+
+def _goes_on(state: State, job_id: JobId, job: TrackedJob) -> bool:
+    """Whether neither an earlier plan nor the loss of a worker has ended the job's run already."""
+    held = state.claims.of_job.get(job_id)
+    return held == job.placement and held not in state.claims.broken
 
 
 def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:

@@ -288,6 +288,24 @@ def test_a_plan_that_ends_no_running_job_costs_nothing() -> None:
     assert state.moves_from == 0.0
 
 
+def test_a_job_that_is_stopping_is_charged_once() -> None:
+    state = running(nodes=2)
+    charge(state, first(), BUDGET)
+    paid_at = state.moves_from
+    for again in (first(), first(placement(A, place="pl-b"))):
+        fold(state, first())
+        charge(state, again, BUDGET)
+        assert state.moves_from == paid_at
+
+
+def test_a_plan_does_not_pay_for_a_job_that_lost_a_worker() -> None:
+    two_nodes = Gang.of({NodeId("node-1"): 4, NodeId("node-2"): 4})
+    state = running(gang=two_nodes, nodes=3)
+    fold(state, worker_stopped(A, place="pl-a", node_id="node-2", outcome=Outcome.FAILED))
+    charge(state, first(), BUDGET)
+    assert state.moves_from == 0.0
+
+
 def test_only_usable_nodes_pay_back() -> None:
     state = running(nodes=3)
     fold(state, NodeDrained(at=101.0, node_id=NodeId("node-2")))

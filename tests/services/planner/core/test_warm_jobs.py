@@ -116,13 +116,15 @@ def test_a_move_to_where_it_is_warm_takes_next_to_nothing_of_the_budget(gpus: in
     stage = stage_of()
     ran(stage, "first", 10.0, took_s=10.0)
     on = gang(1)
+    moved = Placement(
+        placement_id=PlacementId("next"), job_id=JOB, gang=gang(gpus), throughput=1.0, layer=Layer.THEORY
+    )
+    present = msgspec.structs.replace(moved, placement_id=PlacementId("now"), gang=on)
+    stage.core.state.claims.plan(PlanKind.FRAGMENT, [present])
     stage.tell(
         order(200.0, "now", on),
         worker_started(JOB, at=200.0, place="now", gpu_indices=range(1)),
         started(JOB, at=200.0, place="now", on=on),
-    )
-    moved = Placement(
-        placement_id=PlacementId("next"), job_id=JOB, gang=gang(gpus), throughput=1.0, layer=Layer.THEORY
     )
     plan = msgspec.structs.replace(
         stage.plan, at=300.0, kind=PlanKind.FIRST, token=stage.core.state.token, placements=(moved,)
