@@ -1,11 +1,13 @@
 """slurm up, slurm status, slurm down."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hopyard.commands.options import AsJson, Out
+from hopyard.failures import Invalid
 from hopyard.show.columns import Column, Listing
 from hopyard.show.terminal import say, show, show_json
 from hopyard.show.times import UNIX, Times
@@ -14,12 +16,25 @@ from hopyard.show.units import plural
 if TYPE_CHECKING:
     from hopyard.actions.slurm.queue import SlurmJob
 
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise Invalid(f"--name {text!r}: a name begins with a letter, digit or _, and may go on with . or -")
+    return text
+
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 slurm = typer.Typer(
     help="Run the agents of a stack as jobs of a Slurm cluster, one a node.", no_args_is_help=True
 )
 Called = Annotated[
     str,
-    typer.Option("--name", metavar="NAME", help="Name of the Slurm jobs; a second stack needs another."),
+    typer.Option(
+        "--name",
+        metavar="NAME",
+        callback=_name,
+        help="Name of the Slurm jobs; a second stack needs another, or another folder.",
+    ),
 ]
 Where = Annotated[
     Path | None,
@@ -27,7 +42,8 @@ Where = Annotated[
         "--folder",
         metavar="DIR",
         file_okay=False,
-        help="Folder of script, settings and logs, on a file system that all nodes share.",
+        help="Folder of script, settings and logs, on a file system that all nodes share. "
+        "It says which Slurm jobs are meant: those with its script.",
         show_default="~/.local/state/hopyard/slurm/NAME",
     ),
 ]
@@ -93,7 +109,7 @@ def up(
     if dry_run:
         typer.echo(script, nl=False)
         return
-    done = bring(wanted, where, nodes=nodes, script=script, join=join, say=say)
+    done = bring(where, nodes=nodes, script=script, join=join, say=say)
     if as_json:
         show_json(done)
         return
@@ -106,16 +122,17 @@ def up(
 
 
 @slurm.command()
-def status(*, name: Called = OWN, as_json: AsJson = False, out: Out = None) -> None:
+def status(*, name: Called = OWN, folder: Where = None, as_json: AsJson = False, out: Out = None) -> None:
     """List the agents' Slurm jobs, where they run and until when.
 
     $ hopyard slurm status
     """
-    from hopyard.actions.slurm.queue import queued  # noqa: PLC0415 - only where it is needed
+    from hopyard.actions.slurm.agents import folder_of, jobs_of  # noqa: PLC0415 - brings YAML
 
-    jobs = queued(name)
+    where = (folder or folder_of(name)).absolute()
+    jobs = jobs_of(where)
     if not (jobs or as_json or out):
-        say("no jobs")
+        say(f"no jobs of {where}")
         return
     show(jobs, _listing(jobs), as_json=as_json, out=out)
 
@@ -130,8 +147,9 @@ def down(*, name: Called = OWN, folder: Where = None) -> None:
     """
     from hopyard.actions.slurm.agents import folder_of, take_down  # noqa: PLC0415 - brings YAML
 
-    ended = take_down(name, (folder or folder_of(name)).absolute(), say)
-    say(f"{plural(ended, 'job')} ended" if ended else "no jobs")
+    where = (folder or folder_of(name)).absolute()
+    ended = take_down(where, say)
+    say(f"{plural(ended, 'job')} ended" if ended else f"no jobs of {where}")
 
 
 def _listing(jobs: "list[SlurmJob]") -> Listing["SlurmJob"]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from hopyard.actions.slurm.queue import cancel, configuration, queued, submitted
+from hopyard.actions.slurm.queue import SlurmJob, cancel, configuration, queued, submitted
 from hopyard.actions.slurm.script import NOTICE, SCRIPT, SETTINGS, WANTED, Allocation, batch_script
 from hopyard.failures import Failure, Invalid
 from hopyard.local.processes import Say
@@ -72,25 +72,28 @@ def script_of(allocation: Allocation, folder: Path) -> str:
     return batch_script(allocation, folder, python=sys.executable, leave_s=leave_s)
 
 
-def bring(
-    allocation: Allocation, folder: Path, *, nodes: int, script: str, join: str | None, say: Say
-) -> AgentsUp:
+def bring(folder: Path, *, nodes: int, script: str, join: str | None, say: Say) -> AgentsUp:
     """Have `nodes` agents running or waiting. Raises Invalid, Unreachable, SlurmRefused."""
     settings = settings_of_agents(join)
     for warning in warnings(configuration()):
         say(warning)
     if settings["runner"] == OF_AN_AGENT["runner"] and "jobs_folder" not in settings:
         say("jobs_folder is not set here: agents take the stack's, and all nodes must share it")
-    there = [job for job in queued(allocation.name) if not job.follows]
+    there = [job for job in jobs_of(folder) if not job.follows]
     _write(folder, settings, script)
     fresh = [submitted(folder / SCRIPT) for _ in range(nodes - len(there))]
     return AgentsUp(folder=str(folder), submitted=tuple(fresh), there=len(there))
 
 
-def take_down(name: str, folder: Path, say: Say) -> int:
+def jobs_of(folder: Path) -> list[SlurmJob]:
+    """The agents' jobs, which are known by their script: a name may be that of other jobs too."""
+    return queued(folder / SCRIPT)
+
+
+def take_down(folder: Path, say: Say) -> int:
     """Cancel all jobs and wait until they are gone; how many there were. Raises Failure where some stay."""
     (folder / WANTED).unlink(missing_ok=True)  # first: no job submits a successor any more
-    jobs = queued(name)
+    jobs = jobs_of(folder)
     ids = {job.job_id for job in jobs}
     limit_s = _kill_wait_s(configuration()) + GONE_LIMIT_S
     until = time.monotonic() + limit_s
@@ -102,7 +105,7 @@ def take_down(name: str, folder: Path, say: Say) -> int:
             left = ", ".join(job.job_id for job in jobs)
             raise Failure(f"still there after {limit_s:g} s: {left}; `hopyard slurm down` asks again")
         time.sleep(LOOK_EVERY_S)
-        jobs = queued(name)
+        jobs = jobs_of(folder)
         ids |= {job.job_id for job in jobs}
     for file in (SETTINGS, SCRIPT):
         (folder / file).unlink(missing_ok=True)

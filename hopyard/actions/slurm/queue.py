@@ -10,7 +10,7 @@ from hopyard.failures import Failure, Unreachable
 from schemas.base import Message
 
 LIMIT_S = 60.0
-FIELDS = "%i|%T|%N|%e|%r"
+FIELDS = "%i|%T|%N|%e|%r|%o"
 UNKNOWN = frozenset({"", "N/A", "NONE", "None", "(null)"})
 _UNANSWERED = re.compile(
     r"unable to contact|connect(ion)? (failure|refused|timed out)|not responding", re.IGNORECASE
@@ -49,13 +49,14 @@ def submitted(script: Path) -> str:
     return _said("sbatch", "--parsable", str(script)).strip().partition(";")[0]
 
 
-def queued(name: str) -> list[SlurmJob]:
-    """This user's jobs of the name, those that run before those that wait."""
+def queued(script: Path) -> list[SlurmJob]:
+    """This user's jobs that were submitted with the script, those that run before those that wait."""
     lines = _said(
-        *("squeue", "--noheader", f"--user={os.geteuid()}", f"--name={name}", f"--format={FIELDS}"),
+        *("squeue", "--noheader", f"--user={os.geteuid()}", f"--format={FIELDS}"),
         environ={"SLURM_TIME_FORMAT": "%s"},
     ).splitlines()
-    jobs = [_job(line) for line in lines if line.strip()]
+    cut = (line.split("|", FIELDS.count("|")) for line in lines)
+    jobs = [_job(*known) for *known, command in cut if _same(command, script)]
     return sorted(jobs, key=lambda job: (job.state == "PENDING", len(job.job_id), job.job_id))
 
 
@@ -72,8 +73,13 @@ def configuration() -> dict[str, str]:
     return {name.strip(): value.strip() for name, equals, value in pairs if equals}
 
 
-def _job(line: str) -> SlurmJob:
-    job_id, state, node, until, reason = line.strip().split("|", 4)
+def _same(command: str, script: Path) -> bool:
+    """Whether a job's command is the script, be it by way of other links; a program has no folder."""
+    named = command.startswith("/") and command.endswith(f"/{script.name}")
+    return named and os.path.realpath(command) == os.path.realpath(script)
+
+
+def _job(job_id: str, state: str, node: str, until: str, reason: str) -> SlurmJob:
     return SlurmJob(
         job_id=job_id,
         state=state,
@@ -91,6 +97,7 @@ def _said(*words: str, environ: dict[str, str] | None = None) -> str:
             env=_environ() | (environ or {}),
             capture_output=True,
             text=True,
+            errors="surrogateescape",  # as in paths
             timeout=LIMIT_S,
             check=False,
         )

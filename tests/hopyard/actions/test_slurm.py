@@ -118,4 +118,4 @@ def test_a_successor_is_recognised_by_its_dependency() -> None:
 @pytest.mark.skipif(shutil.which("squeue") is not None, reason="Slurm is installed here")
 def test_without_slurm_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SlurmAway, match="squeue is not installed here"):
-        take_down("hopyard", tmp_path, print)
+        take_down(tmp_path, print)

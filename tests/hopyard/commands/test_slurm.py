@@ -1,0 +1,72 @@
+"""slurm up, status and down, with stand-ins for Slurm's programs; Slurm itself is in tests/container."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.hopyard.cli_line import Hopyard
+
+UP = ("slurm", "up", "--partition", "gpu", "--join", "nats://head:4222", "--folder", "agents")
+STAND_IN = """\
+#!/bin/bash
+cd "$(dirname "$0")/.." && touch jobs
+case ${0##*/} in
+  squeue) [[ $SQUEUE_STATES ]] || cat jobs ;;
+  sbatch)
+    printf '%s\\n' "$@" >asked
+    env >environ
+    echo "$((100 + $(wc -l <jobs)))|PENDING||N/A|Priority|${!#}" | tee -a jobs | cut -d '|' -f 1
+    ;;
+  scancel) for id; do sed -i "/^$id|/d" jobs; done ;;
+esac
+"""
+"""`jobs` is the queue, a line a job as squeue is asked for it; `asked`, `environ`: of the last sbatch"""
+
+
+@pytest.fixture(autouse=True)
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-ins' folder."""
+    programs = tmp_path / "slurm" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("sbatch", "squeue", "scancel", "scontrol"):
+        (programs / name).write_text(STAND_IN)
+        (programs / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return programs.parent
+
+
+def queue(slurm: Path) -> list[str]:
+    return (slurm / "jobs").read_text().splitlines()
+
+
+def test_jobs_of_others_are_neither_counted_nor_cancelled(
+    hopyard: Hopyard, slurm: Path, tmp_path: Path
+) -> None:
+    """A job is an agent's by its script, and not by its name; a successor has the same script."""
+    others = [
+        "1|RUNNING|n-1|N/A|None|hopyard",
+        "2|PENDING||N/A|Priority|agent.sh",
+        f"3|PENDING||N/A|Priority|{tmp_path}/others/agent.sh",
+        f"4|PENDING||N/A|Priority|{tmp_path}/agents/|/agent.sh",
+        "a program's name",
+    ]
+    (slurm / "jobs").write_text("\n".join([*others, ""]))
+    assert "submitted 105, 106" in hopyard(*UP, "--nodes", "2").err
+    with (slurm / "jobs").open("a") as jobs:
+        jobs.write(f"7|PENDING||N/A|Dependency|{tmp_path}/agents/agent.sh\n")
+    assert "2 agents have their job already" in hopyard(*UP, "--nodes", "2").err
+    assert "Dependency" in hopyard("slurm", "status", "--folder", "agents").out
+    (tmp_path / "link").symlink_to(tmp_path / "agents")
+    assert "3 jobs ended" in hopyard("slurm", "down", "--folder", "link").err
+    assert queue(slurm) == others
+    assert f"no jobs of {tmp_path}/agents" in hopyard("slurm", "down", "--folder", "agents").err
+
+
+@pytest.mark.parametrize("name", ["", "a,b", "..", "a b", "-p"])
+def test_a_name_that_slurm_or_a_folder_takes_for_something_else_is_refused(
+    hopyard: Hopyard, name: str
+) -> None:
+    for command in ((*UP[:4], "--nodes", "1"), ("slurm", "status"), ("slurm", "down")):
+        done = hopyard(*command, f"--name={name}")
+        assert (done.code, "--name" in done.err) == (2, True)
