@@ -53,7 +53,12 @@ OWN = "hopyard"
 @slurm.command()
 def up(
     *,
-    partition: Annotated[str, typer.Option("--partition", "-p", metavar="P", help="Partition of the nodes.")],
+    partition: Annotated[
+        str,
+        typer.Option(
+            "--partition", "-p", metavar="P", envvar="SBATCH_PARTITION", help="Partition of the nodes."
+        ),
+    ],
     nodes: Annotated[int, typer.Option("--nodes", "-N", min=1, max=10_000, help="How many agents.")],
     time: Annotated[
         str,
@@ -61,18 +66,32 @@ def up(
             "--time",
             "-t",
             metavar="TIME",
+            envvar="SBATCH_TIMELIMIT",
             help="Time limit of a job, as sbatch writes it.",
             show_default="the partition's",
         ),
     ] = "",
     account: Annotated[
-        str, typer.Option("--account", "-A", metavar="NAME", help="Account that is charged.")
+        str,
+        typer.Option(
+            "--account", "-A", metavar="NAME", envvar="SBATCH_ACCOUNT", help="Account that is charged."
+        ),
     ] = "",
     gres: Annotated[
-        str, typer.Option("--gres", metavar="LIST", help="What each node must have, as gpu:a100:8.")
+        str,
+        typer.Option(
+            "--gres", metavar="LIST", envvar="SBATCH_GRES", help="What each node must have, as gpu:a100:8."
+        ),
     ] = "",
     constraint: Annotated[
-        str, typer.Option("--constraint", "-C", metavar="FEATURES", help="Features that each node must have.")
+        str,
+        typer.Option(
+            "--constraint",
+            "-C",
+            metavar="FEATURES",
+            envvar="SBATCH_CONSTRAINT",
+            help="Features that each node must have.",
+        ),
     ] = "",
     join: Annotated[
         str | None,
@@ -93,7 +112,7 @@ def up(
     """Have agents on N nodes: submit as many jobs as are missing, each for a whole node.
 
     Each job submits its successor before its time ends, until `slurm down`.
-    Other options of sbatch are set by its variables, as SBATCH_QOS.
+    What no option says is set by sbatch's variables, as SBATCH_QOS.
 
     $ hopyard slurm up --partition gpu --nodes 4 --time 1-00:00:00
     $ hopyard slurm up -p gpu -N 4 --gres gpu:a100:8 --dry-run

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from hopyard.actions.slurm.queue import SlurmJob, cancel, configuration, queued, submitted
-from hopyard.actions.slurm.script import NOTICE, SCRIPT, SETTINGS, WANTED, Allocation, batch_script
+from hopyard.actions.slurm.script import NOTICE, SCRIPT, SETTINGS, WANTED, Allocation, batch_script, options
 from hopyard.failures import Failure, Invalid
 from hopyard.local.processes import Say
 from schemas.base import Message
@@ -81,7 +81,7 @@ def bring(folder: Path, *, nodes: int, script: str, join: str | None, say: Say) 
         say("jobs_folder is not set here: agents take the stack's, and all nodes must share it")
     there = [job for job in jobs_of(folder) if not job.follows]
     _write(folder, settings, script)
-    fresh = [submitted(folder / SCRIPT) for _ in range(nodes - len(there))]
+    fresh = [submitted(folder / SCRIPT, options(script)) for _ in range(nodes - len(there))]
     return AgentsUp(folder=str(folder), submitted=tuple(fresh), there=len(there))
 
 

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from hopyard.actions.slurm.script import UNFIT
 from hopyard.failures import Failure, Unreachable
 from schemas.base import Message
 
@@ -44,9 +45,9 @@ class SlurmJob(Message, frozen=True, kw_only=True):
         return self.state == "PENDING" and self.reason == "Dependency"
 
 
-def submitted(script: Path) -> str:
+def submitted(script: Path, options: Sequence[str]) -> str:
     """The job's id."""
-    return _said("sbatch", "--parsable", str(script)).strip().partition(";")[0]
+    return _said("sbatch", "--parsable", *options, str(script)).strip().partition(";")[0]
 
 
 def queued(script: Path) -> list[SlurmJob]:
@@ -115,7 +116,11 @@ def _said(*words: str, environ: dict[str, str] | None = None) -> str:
 
 def _environ() -> dict[str, str]:
     """The environment for sbatch, which passes it on to the job: without hopyard's tokens."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("HOPYARD_")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HOPYARD_") and name not in UNFIT
+    }
 
 
 def _fault(words: Sequence[str], said: str) -> Failure:

@@ -15,6 +15,8 @@ NOTICE = 1.5
 """Slurm reminds the script this many times `leave_before_end_s` before the end, or up to a minute earlier"""
 SCRIPT, SETTINGS, WANTED = "agent.sh", "settings.yaml", "wanted"
 """files in the folder; the last one exists as long as agents are wanted"""
+UNFIT = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")
+"""variables of sbatch that no option overrides, and that an agent's job cannot do with"""
 
 
 class Allocation(Message, frozen=True, kw_only=True):
@@ -31,15 +33,22 @@ class Allocation(Message, frozen=True, kw_only=True):
 def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: float) -> str:
     """`python`: the interpreter that hopyard is installed for, by a path that every node has."""
     return _SCRIPT.substitute(
-        directives="\n".join(f"#SBATCH {option}" for option in _options(allocation, folder, leave_s)),
+        directives="\n".join(f"{_DIRECTIVE}{option}" for option in _options(allocation, folder, leave_s)),
         folder=shlex.quote(str(folder)),
         python=shlex.quote(python),
+        unfit=" ".join(UNFIT),
         rest=max(round(leave_s / 4), 1),
     )
 
 
+def options(script: str) -> list[str]:
+    """What the script's directives ask for, for sbatch's command line: variables override directives."""
+    directives = (line for line in script.splitlines() if line.startswith(_DIRECTIVE))
+    return [word for line in directives for word in shlex.split(line.removeprefix(_DIRECTIVE))]
+
+
 def _options(allocation: Allocation, folder: Path, leave_s: float) -> list[str]:
-    """The script, for a job with a whole node, so that Slurm gives its GPUs to no other job."""
+    """Of a job with a whole node, so that Slurm gives its GPUs to no other job."""
     chosen = {
         "job-name": allocation.name,
         "partition": allocation.partition,
@@ -54,12 +63,14 @@ def _options(allocation: Allocation, folder: Path, leave_s: float) -> list[str]:
     return [*given, "--nodes=1 --ntasks=1 --exclusive --mem=0", "--requeue --open-mode=append"]
 
 
+_DIRECTIVE = "#SBATCH "
 _SCRIPT = Template(
     """\
 #!/bin/bash
 # The agent of one node. Written by `hopyard slurm up`.
 $directives
 
+unset $unfit
 folder=$folder
 until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
 [[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit
@@ -69,7 +80,8 @@ agent= leaving=
 
 near_the_end() {
   [[ -e $$folder/wanted && ! $$next ]] &&
-    next=$$(sbatch --parsable --dependency="afterany:$$SLURM_JOB_ID" "$$folder/agent.sh") &&
+    options=$$(sed -n 's/^#SBATCH //p' "$$folder/agent.sh") && eval "options=($$options)" &&
+    next=$$(sbatch --parsable "$${options[@]}" --dependency="afterany:$$SLURM_JOB_ID" "$$folder/agent.sh") &&
     echo "job $$next goes on after this one"
   rest=$$((until - $rest - $$(date +%s)))
   ((until)) && sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ & # in order, before the time-out

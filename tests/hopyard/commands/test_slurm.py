@@ -70,3 +70,31 @@ def test_a_name_that_slurm_or_a_folder_takes_for_something_else_is_refused(
     for command in ((*UP[:4], "--nodes", "1"), ("slurm", "status"), ("slurm", "down")):
         done = hopyard(*command, f"--name={name}")
         assert (done.code, "--name" in done.err) == (2, True)
+
+
+def test_options_are_on_the_command_line_where_no_variable_overrides_them(
+    hopyard: Hopyard, slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables for what hopyard has no option for still reach sbatch; those that no option undoes do not."""
+    for name in ("PARTITION", "TIMELIMIT", "JOB_NAME", "SIGNAL", "QOS", "WAIT", "ARRAY_INX"):
+        monkeypatch.setenv(f"SBATCH_{name}", "7")
+    asked = ("--time", "1-00:00:00", "--constraint", "ib&fast", "--gres", "gpu:8")
+    assert hopyard(*UP, "--nodes", "1", *asked).code == 0
+    words = (slurm / "asked").read_text().splitlines()
+    given = ["--job-name=hopyard", "--partition=gpu", "--time=1-00:00:00", "--gres=gpu:8"]
+    given += ["--constraint=ib&fast", "--signal=B:USR1@180", "--exclusive", "--mem=0", "--requeue"]
+    assert set(given) < set(words)
+    assert words[-1] == f"{tmp_path}/agents/agent.sh"
+    environ = (slurm / "environ").read_text().splitlines()
+    assert "SBATCH_QOS=7" in environ
+    assert not {"SBATCH_WAIT=7", "SBATCH_ARRAY_INX=7"} & set(environ)
+
+
+def test_what_is_left_to_variables_of_sbatch_is_read_from_them(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_PARTITION", "gpu")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "5")
+    up = ("slurm", "up", "--nodes", "1", "--dry-run")
+    assert "--time 5: " in hopyard(*up).err
+    assert "#SBATCH --time=10\n" in hopyard(*up, "--time", "10").out
