@@ -13,6 +13,8 @@ from schemas.base import Message
 LIMIT_S = 60.0
 FIELDS = "%i|%T|%N|%e|%r|%o"
 UNKNOWN = frozenset({"", "N/A", "NONE", "None", "(null)"})
+_UNHEARD = ("HOPYARD_", "SQUEUE_", "SCANCEL_", "SCONTROL_")
+"""beginnings of variables: hopyard's tokens, and what would have Slurm's commands pass over jobs"""
 _UNANSWERED = re.compile(
     r"unable to contact|connect(ion)? (failure|refused|timed out)|not responding", re.IGNORECASE
 )
@@ -115,11 +117,11 @@ def _said(*words: str, environ: dict[str, str] | None = None) -> str:
 
 
 def _environ() -> dict[str, str]:
-    """The environment for sbatch, which passes it on to the job: without hopyard's tokens."""
+    """The environment for Slurm's commands, which sbatch passes on to the job."""
     return {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("HOPYARD_") and name not in UNFIT
+        if not name.startswith(_UNHEARD) and name not in UNFIT
     }
 
 

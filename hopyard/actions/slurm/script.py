@@ -70,7 +70,7 @@ _SCRIPT = Template(
 # The agent of one node. Written by `hopyard slurm up`.
 $directives
 
-unset $unfit
+unset $unfit "$${!SQUEUE_@}"
 folder=$folder
 until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
 [[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit

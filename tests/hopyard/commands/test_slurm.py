@@ -18,7 +18,7 @@ case ${0##*/} in
     env >environ
     echo "$((100 + $(wc -l <jobs)))|PENDING||N/A|Priority|${!#}" | tee -a jobs | cut -d '|' -f 1
     ;;
-  scancel) for id; do sed -i "/^$id|/d" jobs; done ;;
+  scancel) [[ $SCANCEL_STATE ]] || for id; do sed -i "/^$id|/d" jobs; done ;;
 esac
 """
 """`jobs` is the queue, a line a job as squeue is asked for it; `asked`, `environ`: of the last sbatch"""
@@ -98,3 +98,14 @@ def test_what_is_left_to_variables_of_sbatch_is_read_from_them(
     up = ("slurm", "up", "--nodes", "1", "--dry-run")
     assert "--time 5: " in hopyard(*up).err
     assert "#SBATCH --time=10\n" in hopyard(*up, "--time", "10").out
+
+
+def test_variables_of_squeue_hide_no_job(
+    hopyard: Hopyard, slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    monkeypatch.setenv("SCANCEL_STATE", "RUNNING")
+    assert "submitted 100" in hopyard(*UP, "--nodes", "1").err
+    assert "already" in hopyard(*UP, "--nodes", "1").err
+    assert "1 job ended" in hopyard("slurm", "down", "--folder", "agents").err
+    assert queue(slurm) == []

@@ -1,0 +1,92 @@
+"""The batch script of an agent as it runs, with stand-ins for Slurm's programs and for the agent."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from hopyard.actions.slurm.script import Allocation, batch_script
+
+LIMIT_S = 20.0
+SQUEUE = """\
+#!/bin/bash
+[[ $SQUEUE_STATES ]] || cat "${0%/*}/end"
+"""
+AGENT = """\
+#!/bin/bash
+trap 'exit 0' TERM
+echo "$HOPYARD_NODE_UNTIL" >"${0%/*}/until.part" && mv "${0%/*}/until.part" "${0%/*}/until"
+while sleep 0.1; do :; done
+"""
+SBATCH = """\
+#!/bin/bash
+printf '%s\\n' "$@" >"${0%/*}/asked"
+echo >>"${0%/*}/tries"
+(($(wc -l <"${0%/*}/tries") > $(cat "${0%/*}/refusals"))) && echo 18
+"""
+
+
+class Script:
+    """A batch script that runs in a folder, until `end`; sbatch fails so often before it succeeds."""
+
+    def __init__(self, folder: Path, *, refusals: int, lasts_s: float) -> None:
+        self.folder = folder
+        self.end = int(time.time() + lasts_s)
+        for name, text in {"squeue": SQUEUE, "sbatch": SBATCH, "agent": AGENT}.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o700)
+        for name, text in {"end": f"{self.end}\n", "refusals": f"{refusals}\n", "wanted": ""}.items():
+            (folder / name).write_text(text)
+        wanted = Allocation(name="lab", partition="gpu", constraint="ib&fast")
+        (folder / "agent.sh").write_text(
+            batch_script(wanted, folder, python=str(folder / "agent"), leave_s=4.0)
+        )
+        slurm = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n-1", "PATH": f"{folder}:{os.environ['PATH']}"}
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                ["bash", folder / "agent.sh"],
+                env=os.environ | slurm,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def ended(self) -> int:
+        return self.process.wait(LIMIT_S)
+
+    def read(self, name: str) -> str:
+        return file.read_text() if (file := self.folder / name).exists() else ""
+
+
+@contextmanager
+def running(folder: Path, *, refusals: int = 0, lasts_s: float = 600.0) -> Iterator[Script]:
+    """Once its agent is there."""
+    script = Script(folder, refusals=refusals, lasts_s=lasts_s)
+    try:
+        until(lambda: script.read("until") != "")
+        yield script
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(script.process.pid, signal.SIGKILL)
+        script.process.wait()
+
+
+def until(fine: Callable[[], bool]) -> None:
+    latest = time.monotonic() + LIMIT_S
+    while not fine():
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+
+
+def test_the_end_of_a_job_is_known_whatever_squeue_is_to_leave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SQUEUE_STATES", "PENDING")
+    with running(tmp_path) as script:
+        assert script.read("until") == f"{script.end}\n"
