@@ -13,6 +13,8 @@ from schemas.base import Message
 
 NOTICE = 1.5
 """Slurm reminds the script this many times `leave_before_end_s` before the end, or up to a minute earlier"""
+PAUSE_S = 15
+"""before sbatch is tried again, at most"""
 SCRIPT, SETTINGS, WANTED = "agent.sh", "settings.yaml", "wanted"
 """files in the folder; the last one exists as long as agents are wanted"""
 UNFIT = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")
@@ -38,6 +40,7 @@ def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: 
         python=shlex.quote(python),
         unfit=" ".join(UNFIT),
         rest=max(round(leave_s / 4), 1),
+        pause=max(min(round(leave_s / 8), PAUSE_S), 1),
     )
 
 
@@ -76,15 +79,25 @@ until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format
 [[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit
 node=$$(tr 'A-Z._' 'a-z--' <<<"$$SLURMD_NODENAME") # as hopyard names nodes
 export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$node HOPYARD_NODE_UNTIL=$$until
-agent= leaving=
+last=$$((until ? until - $rest : 0)) # to end in order, before the time-out
+agent= leaving= successor=
 
+submit_successor() {
+  local script=$$folder/agent.sh options next
+  while [[ -e $$folder/wanted ]]; do
+    options=$$(sed -n 's/^#SBATCH //p' "$$script") && eval "options=($$options)" &&
+      next=$$(sbatch --parsable "$${options[@]}" --dependency="afterany:$$SLURM_JOB_ID" "$$script") &&
+      echo "job $$next goes on after this one" && return 0 # by itself it returns what was before the signal
+    ((last && $$(date +%s) + $pause > last)) && return 1
+    sleep $pause
+  done
+}
 near_the_end() {
-  [[ -e $$folder/wanted && ! $$next ]] &&
-    options=$$(sed -n 's/^#SBATCH //p' "$$folder/agent.sh") && eval "options=($$options)" &&
-    next=$$(sbatch --parsable "$${options[@]}" --dependency="afterany:$$SLURM_JOB_ID" "$$folder/agent.sh") &&
-    echo "job $$next goes on after this one"
-  rest=$$((until - $rest - $$(date +%s)))
-  ((until)) && sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ & # in order, before the time-out
+  [[ $$successor ]] && return
+  submit_successor & # as often as it takes, while the agent works
+  successor=$$!
+  rest=$$((last - $$(date +%s)))
+  ((last)) && sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ &
 }
 leave() {
   leaving=1
@@ -110,5 +123,12 @@ while [[ ! $$leaving ]]; do
   sleep $$((2 * failures)) &
   wait $$!
 done
+if [[ $$successor ]]; then
+  kill "$$successor" 2>/dev/null
+  wait "$$successor" || {
+    echo 'no job goes on after this one; `hopyard slurm up` submits what is missing' >&2
+    exit 1
+  }
+fi
 """
 )

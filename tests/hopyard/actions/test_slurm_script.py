@@ -90,3 +90,44 @@ def test_the_end_of_a_job_is_known_whatever_squeue_is_to_leave_out(
     monkeypatch.setenv("SQUEUE_STATES", "PENDING")
     with running(tmp_path) as script:
         assert script.read("until") == f"{script.end}\n"
+
+
+def test_a_successor_is_asked_for_until_slurm_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the options of the script in the folder; it is asked for once, and the agent works meanwhile."""
+    monkeypatch.setenv("next", "1")
+    with running(tmp_path, refusals=2) as script:
+        script.process.send_signal(signal.SIGUSR1)
+        until(lambda: "job 18 goes on after this one" in script.log.read_text())
+        assert script.read("tries").count("\n") == 3
+        asked = script.read("asked").splitlines()
+        assert {"--partition=gpu", "--constraint=ib&fast", "--dependency=afterany:17"} < set(asked)
+        script.process.send_signal(signal.SIGUSR1)
+        script.process.send_signal(signal.SIGTERM)
+        assert script.ended() == 0
+        assert script.read("tries").count("\n") == 3
+
+
+def test_a_job_that_gets_no_successor_says_so_and_fails(tmp_path: Path) -> None:
+    """Its agent works as long as it would have otherwise."""
+    with running(tmp_path, refusals=99, lasts_s=5.0) as script:
+        script.process.send_signal(signal.SIGUSR1)
+        assert script.ended() == 1
+        assert time.time() > script.end - 1.5
+        assert script.read("tries").count("\n") > 1
+        assert "no job goes on after this one" in script.log.read_text()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_job_that_is_cancelled_asks_for_no_successor_any_more(tmp_path: Path, *, wanted: bool) -> None:
+    with running(tmp_path, refusals=99) as script:
+        if not wanted:
+            (tmp_path / "wanted").unlink()
+        script.process.send_signal(signal.SIGUSR1)
+        until(lambda: not wanted or script.read("tries") != "")
+        script.process.send_signal(signal.SIGTERM)
+        assert script.ended() == wanted
+        tries = script.read("tries")
+        time.sleep(1.5)
+        assert script.read("tries") == tries
