@@ -17,6 +17,8 @@ from hopyard.local.processes import Say
 from schemas.base import Message
 from schemas.jobs import JobSpec
 from schemas.settings import Settings
+from shared.runtime.addresses import loopback, servers_of
+from shared.runtime.process.nats_server import EVERYWHERE
 from shared.runtime.settings import in_environment, in_file
 from shared.runtime.state_folder import state_folder
 
@@ -29,9 +31,8 @@ NOT_FOR_AGENTS = ("api_url", "api_token", "web_host", "web_port", "node", "node_
 """settings that an agent elsewhere does not need, or has its own values of"""
 OF_AN_AGENT = {"nodes": "this-machine", "runner": "process"}
 """unless the settings in force say otherwise"""
-LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - looked for, not listened on
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
-_LIMITLESS = frozenset({"", "UNLIMITED", "INFINITE"})
+_LIMITLESS = frozenset({"", "UNLIMITED", "INFINITE", "-1"})
 
 
 class AgentsUp(Message, frozen=True, kw_only=True):
@@ -50,7 +51,11 @@ def settings_of_agents(join: str | None) -> dict[str, str | int | float | bool]:
     address = str(join or given.get("nats_url", ""))
     if not address:
         raise Invalid("no stack is named: give --join nats://HOST:PORT, or set nats_url")
-    if not join and (urlsplit(address).hostname or "").startswith(LOOPBACK):
+    try:
+        hosts = [urlsplit(server).hostname or "" for server in servers_of(address)]
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    if not join and all(loopback(host) or host in EVERYWHERE for host in hosts):
         raise Invalid(
             f"{address} is this machine's own address: no other node can reach the stack there; "
             "give --join nats://HOST:PORT with one that they can"
@@ -134,7 +139,7 @@ def warnings(configured: dict[str, str]) -> list[str]:
 
 
 def limit_of(text: str) -> float | None:
-    """Seconds of a time as sbatch reads it; None: no limit, or none given. Raises Invalid."""
+    """Seconds of a time as sbatch reads it; None: no limit, as 0, or none given. Raises Invalid."""
     if text.upper() in _LIMITLESS:
         return None
     found = _TIME.fullmatch(text)
@@ -143,11 +148,9 @@ def limit_of(text: str) -> float | None:
             f"--time {text}: a time is MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS"
         )
     parts = [int(part) for part in found.group("first", "second", "third") if part is not None]
-    if found["days"]:
-        hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return float(((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds)
-    hours, minutes, seconds = parts if len(parts) == 3 else (0, *parts, 0)[:3]  # noqa: PLR2004
-    return float((hours * 60 + minutes) * 60 + seconds)
+    hours_first = bool(found["days"]) or len(parts) == 3  # noqa: PLR2004
+    hours, minutes, seconds = (*parts, 0, 0)[:3] if hours_first else (0, *parts, 0)[:3]
+    return float(((int(found["days"] or 0) * 24 + hours) * 60 + minutes) * 60 + seconds) or None
 
 
 def folder_of(name: str) -> Path:

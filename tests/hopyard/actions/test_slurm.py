@@ -49,6 +49,9 @@ def test_the_batch_script_is_valid_for_any_folder_name(tmp_path: Path) -> None:
     [
         ("", None),
         ("UNLIMITED", None),
+        ("-1", None),
+        ("0", None),
+        ("0-0:00", None),
         ("90", 5_400.0),
         ("10:30", 630.0),
         ("2:00:00", 7_200.0),
@@ -94,10 +97,26 @@ def test_agents_get_the_settings_in_force_and_no_token_of_the_api(monkeypatch: p
 def test_an_address_that_other_nodes_cannot_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Invalid, match="no stack is named"):
         settings_of_agents(None)
-    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:4222")
-    with pytest.raises(Invalid, match="this machine's own address"):
-        settings_of_agents(None)
+    for own in ("127.0.0.1", "[::1]", "[::]", "0.0.0.0", "localhost"):
+        monkeypatch.setenv("HOPYARD_NATS_URL", f"nats://{own}:4222,nats://127.0.0.1:4223")
+        with pytest.raises(Invalid, match="this machine's own address"):
+            settings_of_agents(None)
+    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://[::1]:4222,nats://[fd00::1]:4222")
+    assert settings_of_agents(None)["nats_url"] == "nats://[::1]:4222,nats://[fd00::1]:4222"
     assert settings_of_agents("nats://127.0.0.1:4222")["nats_url"] == "nats://127.0.0.1:4222"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["nats://[::1", "nats://head:port", "nats://head:99999", "head:4222", "nats://"]
+)
+def test_what_is_no_address_is_refused_before_anything_is_submitted(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="not the address of a NATS server"):
+        settings_of_agents(wrong)
+    monkeypatch.setenv("HOPYARD_NATS_URL", wrong)
+    with pytest.raises(Invalid, match="not the address of a NATS server"):
+        settings_of_agents(None)
 
 
 def test_slurm_settings_that_cost_work_or_leave_processes_are_warned_about() -> None:

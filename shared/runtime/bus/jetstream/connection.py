@@ -27,6 +27,7 @@ from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from schemas.settings import Settings
 from schemas.subjects import AGENT, DEAD_PREFIX, FACTS_STREAM, READ_PREFIX
+from shared.runtime.addresses import servers_of
 from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import CLUSTER_LONGEST_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
@@ -123,7 +124,7 @@ class Connection:
         """NATS refuses our credentials since the connection was lost"""
         self._unusable = ""
         """why the file of the credentials, read again, could not be used"""
-        self._servers = _servers(settings.nats_url)
+        self._servers = servers_of(settings.nats_url)
         self._lost_server = ""
         """address of the server that was lost last"""
         self._lost_at = math.inf
@@ -496,15 +497,6 @@ def _credentials_for(user: str, settings: Settings) -> NatsCredentials:
     if own is None or own.user != user:
         raise PermissionError(f"nats_credentials: {settings.nats_credentials}: not of the account {user}")
     return own
-
-
-def _servers(urls: str) -> list[str]:
-    servers = [url.strip() for url in urls.split(",")]
-    for url in servers:
-        parts = urlsplit(url)
-        if parts.scheme not in {"nats", "tls", "ws", "wss"} or not parts.hostname:
-            raise ValueError(f"nats_url: not the address of a NATS server: {url!r}")
-    return servers
 
 
 def _call(callbacks: set[Callable[[], None]]) -> None:
