@@ -37,6 +37,16 @@ SHORT = {
     "leave_before_end_s": LEAVE_S,
     "profile_iterations": 10,
 }
+OF_THE_USER = {
+    "SBATCH_PARTITION": "nowhere",
+    "SBATCH_TIMELIMIT": "30",
+    "SBATCH_JOB_NAME": "other",
+    "SBATCH_SIGNAL": "B:USR2@70",
+    "SBATCH_MEM_PER_CPU": "10",
+    "SQUEUE_STATES": "SUSPENDED",
+    "SCANCEL_STATE": "SUSPENDED",
+}
+"""variables that Slurm's commands read, and that agents must not suffer from"""
 SAMPLES_PER_S = 3_800.0
 """of the job's workload on one GPU, roughly"""
 CLUSTER = ClusterFile(
@@ -78,7 +88,7 @@ async def stack(tmp_path: Path, brought: Path) -> AsyncIterator[tuple[Stack, Cli
             "nats_credentials": "/cfg/agents.json",
         }
         environ = {f"HOPYARD_{name.upper()}": str(value) for name, value in settings.items()}
-        yield stack, client, environ
+        yield stack, client, environ | OF_THE_USER
 
 
 def hopyard(
@@ -120,6 +130,7 @@ async def test_agents_come_and_go_with_their_allocations(
     where = ("--folder", FOLDER, "--name", "tenant")
     up = ("up", "--partition", "batch", "--nodes", "3", "--time", "1", "--join", running.nats.url, *where)
 
+    other = slurm.run("sbatch", "--parsable", "--hold", "--job-name=tenant", "--wrap=true").strip()
     said = hopyard(slurm, *up, environ=environ)
     assert "ProctrackType=proctrack/linuxproc" in said
     assert f"KillWait={KILL_WAIT_S}" in said
@@ -127,7 +138,7 @@ async def test_agents_come_and_go_with_their_allocations(
     ends = {node: lives[0].node.until or 0.0 for node, lives in joined(events).items()}
     assert all(0.0 < end - joined(events)[node][0].at <= 61.0 for node, end in ends.items())
     assert "already" in hopyard(slurm, *up, environ=environ)
-    listed = json.loads(hopyard(slurm, "status", "--name", "tenant", "--json"))
+    listed = json.loads(hopyard(slurm, "status", *where, "--json", environ=OF_THE_USER))
     assert sorted(each["node"] for each in listed if each["state"] == "RUNNING") == sorted(NODES)
     keeps_its_secret(slurm)
     agents = slurm.run("pgrep", "--full", "services.agent").split()
@@ -162,8 +173,9 @@ async def test_agents_come_and_go_with_their_allocations(
     assert PreemptReason.NODE_LEFT in reasons
     assert audit(events, drained=True) == []
 
-    assert "jobs ended" in hopyard(slurm, "down", *where)
-    assert slurm.run("squeue", "--noheader") == ""
+    assert "jobs ended" in hopyard(slurm, "down", *where, environ=OF_THE_USER)
+    assert slurm.run("squeue", "--noheader", "--format=%i").strip() == other
+    slurm.run("scancel", other)
     assert slurm.run("pgrep", "--full", "services.agent", fails=True) == ""
     assert not {"settings.yaml", "agent.sh", "wanted"} & set(slurm.run("ls", FOLDER).split())
     assert "no jobs" in hopyard(slurm, "down", *where)
