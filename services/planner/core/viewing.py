@@ -1,6 +1,6 @@
 """From state to view: what a policy sees of the cluster at one instant. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -12,7 +12,7 @@ from schemas.settings import Settings
 from services.planner.core.leaving import NONE, closed
 from services.planner.core.restart_times import Restart
 from services.planner.core.state import State, TrackedJob, is_held, shares_of
-from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
+from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode, reduced
 from services.planner.solver.effort import Effort
 from shared.domain import gangs, in_turns
 from shared.domain.states import WAITING, JobState
@@ -86,7 +86,7 @@ def view_of(
     `restart_s`, `switch_s`: expected seconds of a restart and of a switch before any was observed. `staying`:
     jobs that a first plan has to leave where they are. `shown`: the policy sees them all the same, except
     those on nodes that have fewer GPUs by now than their jobs hold. `closed`: nodes that show no GPUs but
-    those of jobs that stay.
+    those of jobs that stay. A node without any GPU for the view is not shown.
     """
     memo = memo or Memo()
     fragment = kind == PlanKind.FRAGMENT
@@ -95,7 +95,9 @@ def view_of(
     if closed:
         there = {} if fragment else {job_id: at for job_id, at in staying.items() if job_id not in apart}
         taken = taken | _shut(state, closed, _gpus(there.values()))
-    nodes = _marked_closed(_nodes(state, taken, memo), closed)
+    nodes, lasting = _nodes(state, taken, memo), _lasting_gpus(state, apart)
+    if closed or lasting:
+        nodes = reduced(_marked_closed(nodes, closed), {}, lasting)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
     if any(jobs[job_id].held_until > at for job_id in names):
@@ -158,12 +160,13 @@ def _switches_s(
     }
 
 
-def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> tuple[ViewNode, ...]:
-    if not closed:
-        return nodes
-    return tuple(
-        msgspec.structs.replace(node, closed=True) if node.node_id in closed else node for node in nodes
-    )
+def _marked_closed(nodes: tuple[ViewNode, ...], closed: Collection[NodeId]) -> Iterator[ViewNode]:
+    return (msgspec.structs.replace(node, closed=True) if node.node_id in closed else node for node in nodes)
+
+
+def _lasting_gpus(state: State, apart: Mapping[JobId, Placement]) -> dict[NodeId, int]:
+    """GPUs by node that these jobs keep to their end."""
+    return _gpus(placement for job_id, placement in apart.items() if not state.jobs[job_id].preemptible)
 
 
 def _too_large(state: State, staying: Mapping[JobId, Placement]) -> Mapping[JobId, Placement]:

@@ -4,7 +4,7 @@ Nodes come in the order of their ids, jobs in the order of their submission (the
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -21,7 +21,8 @@ class ViewNode(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     gpu_type: GpuType
     gpus: int
-    """all of its GPUs"""
+    """1 or more: the GPUs that jobs of the view have or can ever get. All of the node's, without those that
+    jobs outside the view keep to their end; of a closed node, the idle ones"""
     idle: int
     """GPUs that the plan may use. In a first plan: all that profiling does not use; in a fragment plan: those
     without a claim"""
@@ -173,11 +174,17 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         if not others:
             return self
         apart = {job.job_id: job.present for job in others if job.stays and job.present}
+        held = in_turns.held((job_id, present.gang) for job_id, present in apart.items())
+        lasting = in_turns.held(
+            (job.job_id, apart[job.job_id].gang)
+            for job in others
+            if job.job_id in apart and not job.preemptible
+        )
         moved = {job.job_id for job in others} - apart.keys()
         unseen = lacking.keys() - apart.keys()
         return msgspec.structs.replace(
             self,
-            nodes=_without(self.nodes, apart),
+            nodes=reduced(self.nodes, held, lasting),
             jobs=tuple(
                 msgspec.structs.replace(job, present=None) if job.job_id in moved else job
                 for job in self.jobs
@@ -192,10 +199,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _without(nodes: tuple[ViewNode, ...], apart: Mapping[JobId, Present]) -> tuple[ViewNode, ...]:
-    """The nodes, without the idle GPUs that belong to these jobs."""
-    held = in_turns.held((job_id, present.gang) for job_id, present in apart.items())
-    return tuple(
-        msgspec.structs.replace(node, idle=node.idle - held[node.node_id]) if node.node_id in held else node
-        for node in nodes
-    )
+def reduced(
+    nodes: Iterable[ViewNode], held: Mapping[NodeId, int], lasting: Mapping[NodeId, int]
+) -> tuple[ViewNode, ...]:
+    """The nodes that still have GPUs for the view, without the idle ones `held` by jobs outside it.
+
+    `lasting`: GPUs that such jobs keep to their end. Both are by node.
+    """
+    found = []
+    for node in nodes:
+        idle = node.idle - held.get(node.node_id, 0)
+        gpus = idle if node.closed else node.gpus - lasting.get(node.node_id, 0)
+        if gpus > 0:
+            same = idle == node.idle and gpus == node.gpus
+            found.append(node if same else msgspec.structs.replace(node, idle=idle, gpus=gpus))
+    return tuple(found)

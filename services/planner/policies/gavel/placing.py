@@ -4,7 +4,7 @@ Larger gangs come first. `consolidated` is our way, `in_worker_order` that of th
 """
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import chain, count, islice
 from typing import TypeVar
 
 import msgspec
@@ -78,7 +78,7 @@ def in_worker_order(
 ) -> dict[JobId, Gpus]:
     """The GPUs of each job by `assigned`, type by type. `before`: the GPUs that each was given last."""
     previous = _previous(runs, before)
-    inside = {gpu for own in previous.values() for gpu in own}
+    inside = _by_node(gpu for own in previous.values() for gpu in own)
     result: dict[JobId, Gpus] = {}
     for gpu_type in dict.fromkeys(run.gpu_type for run in runs):
         workers = [gpu for node in nodes if node.gpu_type == gpu_type for gpu in _usable(node, inside)]
@@ -141,10 +141,13 @@ def _untaken(node: NodeId, taken: Container[Gpu]) -> Iterator[Gpu]:
     return ((node, number) for number in count() if (node, number) not in taken)
 
 
-def _usable(node: ViewNode, inside: Container[Gpu]) -> list[Gpu]:
-    """As many GPUs of a node as the plan may use: those `inside`, then the first of the others."""
-    every = [(node.node_id, number) for number in range(node.gpus)]
-    return sorted(sorted(every, key=lambda gpu: gpu not in inside)[: max(node.idle, 0)])
+def _usable(node: ViewNode, inside: Gpus) -> list[Gpu]:
+    """As many GPUs of a node as the plan may use: those `inside`, then the first of the others.
+
+    A number may be beyond the node's GPUs, where a job outside the view has taken one with a smaller number.
+    """
+    own = sorted((node.node_id, number) for number in inside.get(node.node_id, ()))
+    return sorted(islice(chain(own, _untaken(node.node_id, own)), max(node.idle, 0)))
 
 
 def _flat(gpus: Gpus) -> list[Gpu]:

@@ -8,7 +8,6 @@ from schemas.ids import JobId, NodeId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import closed
-from services.planner.core.viewing import view_of
 from services.planner.policies.registry import names
 from tests.fact_builders import (
     in_queue,
@@ -18,7 +17,7 @@ from tests.fact_builders import (
     started,
     worker_started,
 )
-from tests.services.planner.planner_builders import MODELLED, Stage
+from tests.services.planner.planner_builders import Stage
 
 SETTINGS = Settings(minimum_run_restarts=4.0, restart_prior_s=15.0, leave_before_end_s=100.0)
 NEEDED_S = 15.0 * (1 + 4)
@@ -83,22 +82,6 @@ def test_a_leaving_node_closes_earlier_if_restarts_were_seen_to_take_longer() ->
     at = closes_at(10_000.0) - 100.0
     assert closed(one.core.state, at, SETTINGS) == {GOES}
     assert closed(one.core.state, at - 400.0, SETTINGS) == frozenset()
-
-
-def test_a_policy_sees_which_nodes_are_closed() -> None:
-    one = stage()
-    one.tell(going(1_000.0), joined(STAYS, modes=MODES))
-    seen = view_of(
-        one.core.state,
-        kind=PlanKind.FIRST,
-        at=950.0,
-        round_s=360.0,
-        restart_s=15.0,
-        policy="hare",
-        effort=MODELLED,
-        closed=closed(one.core.state, 950.0, SETTINGS),
-    )
-    assert {node.node_id: node.closed for node in seen.nodes} == {GOES: True, STAYS: False}
 
 
 @every_policy

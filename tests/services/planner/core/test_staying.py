@@ -203,6 +203,23 @@ def test_a_job_that_is_not_preemptible_keeps_its_place(policy: str) -> None:
     assert not any(plan.notes for plan in stage.plans)
 
 
+@pytest.mark.parametrize("policy", ["gavel", "gavel-ftf", "sia", "hops", "hops+moving_cost_s=0", "hopyard"])
+def test_others_are_planned_for_the_gpus_beside_a_job_that_is_not_preemptible(policy: str) -> None:
+    """The large job needs 4 GPUs or more, and 2 are left: the small one gets them."""
+    stage = Stage(msgspec.structs.replace(LIMITLESS, policy=policy))
+    stage.tell(joined(), *in_queue(demand=(6,), samples=1e9, preemptible=False), opened())
+    up(stage, at=20.0, ordered_at=2.0)
+    stage.tell(
+        *in_queue("large", at=21.0, demand=(4, 6, 8), samples=1e9),
+        *in_queue("small", at=350.0, demand=(1, 2, 4, 6, 8), samples=1e9),
+        opened(at=360.0, number=1),
+    )
+    stage.until(362.0)
+    assert stage.plan.kind is PlanKind.FIRST
+    assert sorted(holder(stage)) == ["job-1", "small"]
+    assert [left.job_id for left in stage.plan.left_out] == ["large"]
+
+
 @pytest.mark.parametrize("policy", [name for name in names() if name != "hops-literal"])  # leaves a GPU
 def test_a_job_keeps_its_place_where_a_gpu_broke_and_the_node_is_restored(policy: str) -> None:
     """The job holds 8 GPUs of a node that has 7; the short ones fit another node."""

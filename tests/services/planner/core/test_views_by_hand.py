@@ -62,6 +62,11 @@ def idle(view: View) -> dict[str, int]:
     return {node.node_id: node.idle for node in view.nodes}
 
 
+def gpus(view: View) -> dict[str, tuple[int, int]]:
+    """By node: all GPUs that count, and the idle ones."""
+    return {node.node_id: (node.gpus, node.idle) for node in view.nodes}
+
+
 def on(gpus: int, *, job_id: str = JOB, place: str = "pl-1", node: str = NODE) -> Placement:
     return placement(job_id, place=place, on={NodeId(node): gpus})
 
@@ -252,16 +257,33 @@ def test_jobs_on_a_node_that_has_become_too_small_for_them_are_apart() -> None:
     assert idle(view) == {NODE: 0, OTHER: 8}
 
 
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_gpus_that_are_held_to_the_end_by_a_job_outside_the_view_are_not_shown(*, preemptible: bool) -> None:
+    """A job that may be moved later holds its GPUs for a while only; one that is shown has its GPUs shown."""
+    there, whole = on(1), on(8, job_id="whole", place="pl-2", node=OTHER)
+    state = state_of(joined(gpus=4), joined(OTHER))
+    for job_id, demand in ((JOB, (1,)), ("whole", (8,))):
+        for fact in in_queue(job_id, demand=demand, preemptible=preemptible):
+            fold(state, fact)
+    fold(state, plan(there, whole))
+    stay = {each.job_id: each for each in (there, whole)}
+    assert gpus(seen(state, staying=stay)) == (
+        {NODE: (4, 3), OTHER: (8, 0)} if preemptible else {NODE: (3, 3)}
+    )
+    assert gpus(seen(state, staying=stay, shown=True)) == {NODE: (4, 4), OTHER: (8, 8)}
+
+
 def test_a_closed_node_shows_the_gpus_of_jobs_that_stay() -> None:
     there = on(3)
     state = state_of(joined(gpus=4), joined(OTHER), *in_queue(demand=(3,)), plan(there))
     shut = frozenset({NODE})
-    assert idle(seen(state, staying={JOB: there}, shown=True, closed=shut)) == {NODE: 3, OTHER: 8}
-    assert idle(seen(state, staying={JOB: there}, closed=shut)) == {NODE: 0, OTHER: 8}
-    assert idle(seen(state, closed=shut)) == {NODE: 0, OTHER: 8}
+    shows = seen(state, staying={JOB: there}, shown=True, closed=shut)
+    assert gpus(shows) == {NODE: (3, 3), OTHER: (8, 8)}
+    assert [node.closed for node in shows.nodes] == [True, False]
+    assert gpus(seen(state, staying={JOB: there}, closed=shut)) == {OTHER: (8, 8)}
+    assert gpus(seen(state, closed=shut)) == {OTHER: (8, 8)}
     fragment = seen(state, staying={JOB: there}, shown=True, closed=shut, kind=PlanKind.FRAGMENT)
-    assert idle(fragment) == {NODE: 0, OTHER: 8}
-    assert [node.closed for node in fragment.nodes] == [True, False]
+    assert gpus(fragment) == {OTHER: (8, 8)}
     assert (idle_gpus(state), idle_gpus(state, closed=shut)) == (1 + 8, 8)
 
 

@@ -387,7 +387,21 @@ def test_a_job_that_stays_in_another_mode_is_kept_apart_with_its_gpus() -> None:
     seen = view([stays, job("y", (2,))], [node("a0", 4), node("a1", 4)]).in_modes({Lockstep})
     assert [one.job_id for one in seen.jobs] == ["y"]
     assert seen.apart == {"x": here}
-    assert [one.idle for one in seen.nodes] == [2, 4]
+    assert [(one.gpus, one.idle) for one in seen.nodes] == [(8, 2), (8, 4)]
+
+
+@pytest.mark.parametrize(("held", "closed", "left"), [(2, False, [(2, 2)]), (4, False, []), (2, True, [])])
+def test_the_gpus_of_a_job_that_stays_in_another_mode_to_its_end_are_none_of_the_view(
+    *, held: int, closed: bool, left: list[tuple[int, int]]
+) -> None:
+    """Nor those of any job that stays on a closed node."""
+    here = msgspec.structs.replace(
+        present(a0=held), gang=Gang.of(place_on(a0=held), turning("x", a0=held).gang.sync)
+    )
+    stays = msgspec.structs.replace(job("x", (held,), present=here), stays=True, preemptible=closed)
+    there = msgspec.structs.replace(node("a0", held if closed else 4, gpus=4), closed=closed)
+    seen = view([stays, job("y", (2,))], [there]).in_modes({Lockstep})
+    assert [(one.gpus, one.idle) for one in seen.nodes] == left
 
 
 def turning(name: str, turns: int = 1, place: int = 0, share: float = 0.5, **gpus: int) -> Choice:

@@ -9,7 +9,7 @@ import pytest
 from schemas.ids import JobId
 from schemas.placement import Configuration
 from services.planner.policies.gavel.memory import Entry, Memory, Now, read, received_since, written
-from services.planner.policies.gavel.placing import RoundJob, consolidated, in_worker_order
+from services.planner.policies.gavel.placing import Gpus, RoundJob, consolidated, in_worker_order
 from services.planner.policies.gavel.rounds import (
     NEVER_RUN,
     deficits,
@@ -186,6 +186,13 @@ def test_the_authors_split_a_gang_that_one_node_would_hold() -> None:
 def test_the_authors_keep_room_for_a_job_without_shares_and_leave_it_empty() -> None:
     unknown = RoundJob(job_id=JobId("new"), gpus=2, gpu_type=FAST, known=False)
     assert in_worker_order([unknown, run("x", 1)], CLUSTER, {}) == {JobId("x"): {"a0": (0,)}}
+
+
+def test_the_authors_number_of_a_gpu_is_kept_beside_a_job_outside_the_view() -> None:
+    """Of a node of 4 the plan may use 2. The job that has the numbers 2 and 3 stays."""
+    [left] = [msgspec.structs.replace(node, idle=2, gpus=2) for node in CLUSTER if node.node_id == "a0"]
+    before: dict[JobId, Gpus] = {JobId("x"): {left.node_id: (2, 3)}}
+    assert in_worker_order([run("y", 2), run("x", 2, a0=2)], [left], before)[JobId("x")] == before[JobId("x")]
 
 
 # ---- memory
