@@ -328,7 +328,8 @@ class Planner:
             self._schedule.expect(Call.FIRST, now)
             return []
         self._expect_again(making, decision)
-        if chose_a_gone_node(self.state, making.view, decision):
+        nodes_changed = making.node_facts != self.state.node_facts
+        if nodes_changed and chose_a_gone_node(self.state, making.view, decision):
             self._call(Trigger.NODE, self._schedule.settled(now), own=False)
         frame = Frame(
             view=making.view,
