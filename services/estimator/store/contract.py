@@ -251,8 +251,8 @@ def shape_in(gpu_type: GpuType, size: int, *, distributed: bool) -> Shape | None
 
 def usable(observation: ThroughputObserved) -> bool:
     """Whether a store can learn from it: neither pace nor time is 0, and its mode is observed."""
-    amounts = (observation.throughput, observation.seconds)
-    return all(0 < one < math.inf for one in amounts) and gangs.observed(observation.gang)
+    possible = 0 < observation.throughput < math.inf and 0 < observation.seconds < math.inf
+    return possible and gangs.observed(observation.gang)
 
 
 def table_of(observation: ThroughputObserved, *, counts: bool) -> tuple[bool, int]:

@@ -104,11 +104,13 @@ class Table:
     def add(self, seen: Observations, half_life_s: float) -> None:
         """Fold observations in."""
         of_key: dict[int, list[tuple[float, float, float]]] = {}
-        for key, *one in zip(seen.key.tolist(), seen.at, seen.seconds, seen.throughput, strict=True):
-            of_key.setdefault(key, []).append((one[0], one[1], one[2]))
-        for key, observed in of_key.items():
-            row = self._row.get(key) or self._enter(key)
-            self._sums[row] = _folded(self._sums[row].tolist(), observed, half_life_s)
+        observed = zip(seen.at, seen.seconds, seen.throughput, strict=True)
+        for key, one in zip(seen.key.tolist(), observed, strict=True):
+            of_key.setdefault(key, []).append(one)
+        rows = [self._row.get(key) or self._enter(key) for key in of_key]
+        before = self._sums[rows].tolist()
+        pairs = zip(before, of_key.values(), strict=True)
+        self._sums[rows] = [_folded(sums, new, half_life_s) for sums, new in pairs]
 
     def _enter(self, key: int) -> int:
         row = self._row[key] = len(self._row) + 1
