@@ -37,9 +37,11 @@ class Alike(msgspec.Struct, frozen=True):
     """GPUs of the node that has the fewest"""
 
 
-class _OnType(msgspec.Struct, frozen=True):
+class _OnType(msgspec.Struct):
     """Theory's throughputs of one workload on one GPU type."""
 
+    changes: int
+    """`Store.changes` of the workload when its revision was looked at last"""
     theory: int
     """revision of the workload's theory on the type"""
     by_paths: dict[Paths, _Known]
@@ -102,11 +104,13 @@ class Ideals:
             self._kept, self._count = {}, 0
 
     def _known(self, fingerprint: Fingerprint, gpu_type: GpuType, paths: Paths, store: Store) -> _Known:
-        theory = store.revision(fingerprint, (gpu_type,)).theory
-        types = self._kept.setdefault(fingerprint, {})
+        types, changes = self._kept.setdefault(fingerprint, {}), store.changes(fingerprint)
         on_type = types.get(gpu_type)
-        if on_type is None or on_type.theory != theory:
-            on_type = types[gpu_type] = _OnType(theory, {})
+        if on_type is None or on_type.changes != changes:
+            theory = store.revision(fingerprint, (gpu_type,)).theory
+            if on_type is None or on_type.theory != theory:
+                on_type = types[gpu_type] = _OnType(changes, theory, {})
+            on_type.changes = changes
         return on_type.by_paths.setdefault(paths, {})
 
 

@@ -188,8 +188,10 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
 def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     """Answer from the pooled evidence of all servers of the node's model, looked up once for all of them."""
     hosts = asked.hosts
+    if not hosts.members:
+        return
     todo = _open(found, asked)
-    todo = todo[hosts.kind[cells.node[todo]] >= 0] if hosts.members else todo[:0]
+    todo = todo[hosts.kind[cells.node[todo]] >= 0]
     if not len(todo):
         return
     kind, distributed, size = hosts.kind[cells.node[todo]], cells.distributed[todo], cells.size[todo]
@@ -260,16 +262,21 @@ def _from_types(found: _Found, cells: _Cells, asked: _Asked, residuals: Residual
     todo = _open(found, asked)
     if not len(todo):
         return
-    kind = asked.theory.kind[cells.node[todo]]
-    columns = cells.workload[todo], kind, cells.nodes[todo], cells.gpus[todo], cells.fewest[todo]
-    first, of_cell = distinct((*columns, asked.hosts.kind[cells.node[todo]] + 1))
+    node = cells.node[todo]
+    columns = [cells.workload[todo], asked.theory.kind[node], cells.nodes[todo], cells.gpus[todo]]
+    columns.append(cells.fewest[todo])
+    if asked.hosts.members:
+        columns.append(asked.hosts.kind[node] + 1)
+    first, of_cell = distinct(columns)
     rows = todo[first]
     alike = _Cells(*(getattr(cells, name)[rows] for name in _Cells.__struct_fields__))
     one = msgspec.structs.replace(asked, known=np.ones(len(rows), dtype=np.bool_))
     own = _nothing(len(rows))
-    _from_evidence(own, alike, _where_alike(one, alike), TYPE)
+    where_alike = _where_alike(one, alike)
+    _from_evidence(own, alike, where_alike, TYPE)
     _from_theory(own, alike, one, residuals)
-    _from_evidence(own, alike, one, TYPE)
+    if where_alike is not one:
+        _from_evidence(own, alike, one, TYPE)
     for name in _Found.__struct_fields__:
         getattr(found, name)[todo] = getattr(own, name)[of_cell]
 

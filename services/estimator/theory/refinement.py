@@ -67,7 +67,7 @@ def refined(
     if not law.draws:
         return msgspec.structs.replace(plain, waits_s=recorded_waits_s(data, gangs))
     drawn = float(np.mean(_drawn_s(Modules(times, plain), gangs, paths_of(node, known, law))))
-    waited = float(np.mean([np.mean(seen.wait_s) for seen in gangs]))
+    waited = float(np.mean([np.add.reduce(seen.wait_s) / len(seen.wait_s) for seen in gangs]))
     if len(data) > 1 and drawn > 0:
         factor = min(waited / drawn, FACTOR_MOST)
         return msgspec.structs.replace(plain, wait_factor=_rounded(factor))
