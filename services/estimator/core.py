@@ -18,7 +18,7 @@ from schemas.events import (
     NodeEvent,
     NodeJoined,
 )
-from schemas.ids import Fingerprint, GpuType, JobId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.questions import (
     Calibrate,
     EstimateQuestion,
@@ -88,6 +88,8 @@ class Estimator:
         """when to write and to try again, cluster time"""
         self._inventory: _Inventory | None = None
         """None: to be computed again, since a fact about nodes came"""
+        self._asked_about: tuple[tuple[NodeId, ...], tuple[Node | None, ...]] | None = None
+        """the nodes of the last question; None: as for `_inventory`"""
         self._write_failed = False
         """the last write failed, so the next one waits for its time, and some of it may be written already"""
 
@@ -133,7 +135,7 @@ class Estimator:
     def _learn(self, fact: Event, now: float) -> Effects:
         moved, execution = fold(self.state, fact)
         if isinstance(fact, NodeEvent):
-            self._inventory = None
+            self._inventory = self._asked_about = None
         if execution is not None:
             self._ended.append(execution)
             self._set_timer(now)
@@ -274,14 +276,20 @@ class Estimator:
                 return [Reply(asked.ticket, Refused(reason=reason))]
 
     def _answer(self, ticket: int, question: EstimateQuestion) -> Estimate:
-        known = [self.state.nodes.get(node_id) for node_id in question.nodes]
         given = question.workloads or ("",) * len(question.jobs)
         return Estimate(
             ticket=ticket,
             question=question,
             fingerprints=tuple(map(self._fingerprint, question.jobs, given)),
-            nodes=tuple(one.node if one else None for one in known),
+            nodes=self._nodes(question.nodes),
         )
+
+    def _nodes(self, asked: tuple[NodeId, ...]) -> tuple[Node | None, ...]:
+        """The nodes by their ids; the questions of one cluster all bring the same ids."""
+        if self._asked_about is None or self._asked_about[0] != asked:
+            known = [self.state.nodes.get(node_id) for node_id in asked]
+            self._asked_about = asked, tuple([one.node if one else None for one in known])
+        return self._asked_about[1]
 
     def _fingerprint(self, job_id: JobId, given: str) -> Fingerprint | None:
         job = self.state.jobs.get(job_id)

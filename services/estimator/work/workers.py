@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import TypeVar
 
@@ -40,6 +41,8 @@ from shared.runtime.offload import Lane
 
 HANGS_AFTER_S = 10.0
 """real seconds after which work on the store counts as hanging; on a working disk it takes milliseconds"""
+TYPICAL_KEPT = 256
+"""nodes that stand for their types, those asked about last, that are kept"""
 A = TypeVar("A")
 
 
@@ -260,6 +263,7 @@ def _starts(count: int) -> list[int]:
     return [end for k in range(count) for end in (3 * k + 1, 3 * k + 3)]
 
 
+@lru_cache(TYPICAL_KEPT)
 def _typical(gpu_type: GpuType, node: Node | None) -> Node:
     if node is not None:
         return msgspec.structs.replace(node, node_id=NodeId(""))
