@@ -66,6 +66,7 @@ class ConductedShell:
         self._settings = settings
         self._kept = kept
         self._handling = Handling(service, settings.remembered_ids, once=self.once)
+        self._quiet_facts = service.quiet_facts
         self._mailbox: list[object] = []
         self._asking: dict[int, Wake] = {}
         self._tickets = itertools.count(1)
@@ -89,11 +90,8 @@ class ConductedShell:
 
     def deliver(self, record: Record) -> None:
         """Take a fact. While the mailbox is small, a quiet fact waits for the next turn and asks for none."""
-        if (
-            type(record.event) in self.service.quiet_facts
-            and len(self._mailbox) < BATCH
-            and not self._wakes_now()
-        ):
+        quiet = type(record.event) in self._quiet_facts
+        if quiet and len(self._mailbox) < BATCH and not self._wakes_now():
             self._mailbox.append(record)
         else:
             self.put(record)
