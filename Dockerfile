@@ -38,6 +38,6 @@ FROM installed AS service
 ARG SERVICE
 ENV HOPYARD_SERVICE=$SERVICE HOPYARD_WEB_HOST=0.0.0.0 HOPYARD_WEB_PORT=8080
 EXPOSE 8080
-HEALTHCHECK --interval=3s --timeout=5s --start-period=30s --retries=5 CMD ["python", "-m", "shared.runtime.process.healthcheck"]
+HEALTHCHECK --interval=3s --timeout=5s --start-period=30s --retries=5 CMD ["python", "-P", "-m", "shared.runtime.process.healthcheck"]
 # The service takes the shell's place as process 1, and ends on SIGTERM.
-CMD ["sh", "-c", "exec python -m services.$HOPYARD_SERVICE"]
+CMD ["sh", "-c", "exec python -P -m services.$HOPYARD_SERVICE"]

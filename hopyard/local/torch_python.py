@@ -30,7 +30,7 @@ def torch_python(named: Path | None, environ: Mapping[str, str] = os.environ) ->
     """The named interpreter; without a name the first candidate that has torch. Raises Failure."""
     if named is not None:
         return _checked(_whole(named))
-    for python in dict.fromkeys(_around(environ)):
+    for python in dict.fromkeys(map(Path.absolute, _around(environ))):
         try:
             return _checked(python)
         except Failure:
@@ -61,7 +61,12 @@ def _checked(python: Path) -> TorchInterpreter:
     """The interpreter, if it has a torch that jobs can use. Raises Failure."""
     try:
         ran = subprocess.run(  # noqa: S603 - an interpreter that the user named, or has on the path
-            [python, "-c", LOOK], capture_output=True, text=True, timeout=LOOK_LIMIT_S, check=False
+            [python, "-c", LOOK],
+            cwd="/",  # the folder here may have files that are named like modules; 3.11 is the first with -P
+            capture_output=True,
+            text=True,
+            timeout=LOOK_LIMIT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Failure(f"{python}: {error}") from None

@@ -110,7 +110,7 @@ failures=0
 while [[ ! $$leaving ]]; do
   began=$$SECONDS
   # Trainers that find Slurm's variables take themselves for tasks of Slurm, with its ranks.
-  (unset "$${!SLURM_@}" "$${!SBATCH_@}" && exec $python -m hopyard.cli agent) &
+  (unset "$${!SLURM_@}" "$${!SBATCH_@}" && exec $python -P -m hopyard.cli agent) &
   agent=$$!
   while kill -0 "$$agent" 2>/dev/null; do wait "$$agent"; done # a signal to this shell ends a wait
   wait "$$agent"

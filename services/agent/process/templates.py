@@ -174,6 +174,7 @@ class Templates:
             process = await asyncio.create_subprocess_exec(
                 *(interpreter, "-m", f"{PLUGIN}.template"),
                 env=self._environ,
+                cwd="/",  # the agent's folder may have files that are named like modules
                 stdin=PIPE,
                 stdout=PIPE,
                 start_new_session=True,

@@ -20,6 +20,7 @@ SQUEUE = """\
 AGENT = """\
 #!/bin/bash
 trap 'exit 0' TERM
+echo "$*" >"${0%/*}/words"
 echo "$HOPYARD_NODE_UNTIL" >"${0%/*}/until.part" && mv "${0%/*}/until.part" "${0%/*}/until"
 while sleep 0.1; do :; done
 """
@@ -90,6 +91,12 @@ def test_the_end_of_a_job_is_known_whatever_squeue_is_to_leave_out(
     monkeypatch.setenv("SQUEUE_STATES", "PENDING")
     with running(tmp_path) as script:
         assert script.read("until") == f"{script.end}\n"
+
+
+def test_a_file_of_the_users_folder_is_no_module_of_the_agent(tmp_path: Path) -> None:
+    """Slurm runs a script in the folder from which it was submitted."""
+    with running(tmp_path) as script:
+        assert script.read("words") == "-P -m hopyard.cli agent\n"
 
 
 def test_a_successor_is_asked_for_until_slurm_takes_it(

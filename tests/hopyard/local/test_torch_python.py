@@ -8,6 +8,8 @@ import pytest
 from hopyard.failures import Failure, Invalid
 from hopyard.local.torch_python import torch_python
 
+REAL = Path(sys.executable)
+
 
 def interpreter(folder: Path, says: str, code: int = 0, name: str = "python") -> Path:
     """A program that answers as an interpreter would."""
@@ -54,6 +56,22 @@ def test_a_link_into_an_environment_stays_a_link(tmp_path: Path) -> None:
     link.parent.mkdir(parents=True)
     link.symlink_to(real)
     assert torch_python(link, {}).python == link
+
+
+def test_the_folder_here_hides_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, version in {"site": "2.6.0", "here": "1.0.0"}.items():
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "torch.py").write_text(f"__version__ = {version!r}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.chdir(tmp_path / "here")
+    assert torch_python(REAL, {}).torch == "2.6.0"
+
+
+def test_an_interpreter_is_found_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that gets it runs in another folder."""
+    found = interpreter(tmp_path / "a", "3 11 2.6.0", name="python3")
+    monkeypatch.chdir(tmp_path)
+    assert torch_python(None, {"PATH": "a/bin"}).python == found
 
 
 def test_the_active_environment_comes_before_the_path(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from services.agent.process import templates
 from services.agent.process.kernel.spawning import ProcessSpec
 from services.agent.process.launch import Script
-from services.agent.process.templates import Template
+from services.agent.process.templates import Template, Templates
 from tests.services.agent.process.process_bench import LIMIT_S
 
 LATE = """
@@ -70,3 +70,25 @@ async def test_a_fork_that_has_the_number_of_an_earlier_one_ends_with_its_own_co
     ranks = [await template.fork(Script("python", (), ("train.py",)), start) for _ in range(3)]
     assert [await rank.ended() for rank in ranks] == [(0, None), (1, None), (2, None)]
     await template.close()
+
+
+READY = """
+import json, sys
+print(json.dumps({"ready": {"pid": 0}}), flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_files_of_the_agents_folder_are_no_modules_of_its_templates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin, here = tmp_path / "plugin", tmp_path / "here"
+    for folder in (plugin / "hopjob", here):
+        folder.mkdir(parents=True)
+    (plugin / "hopjob" / "__init__.py").touch()
+    (plugin / "hopjob" / "template.py").write_text(READY)
+    (here / "types.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(here)
+    forking = Templates(str(plugin), dict(os.environ))
+    assert await forking.of(sys.executable) is not None
+    await forking.close()
