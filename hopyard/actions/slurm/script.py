@@ -14,7 +14,9 @@ from schemas.base import Message
 NOTICE = 1.5
 """Slurm reminds the script this many times `leave_before_end_s` before the end, or up to a minute earlier"""
 PAUSE_S = 15
-"""before sbatch is tried again, at most"""
+"""before a command of Slurm is tried again, at most"""
+TRIES, PATIENCE_S = 5, 20
+"""how often squeue is asked for the end of a job that begins, and how long it may take each time"""
 SCRIPT, SETTINGS, WANTED = "agent.sh", "settings.yaml", "wanted"
 """files in the folder; the last one exists as long as agents are wanted"""
 UNFIT = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_ERROR", "SBATCH_WAIT")
@@ -39,7 +41,10 @@ def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: 
         folder=shlex.quote(str(folder)),
         python=shlex.quote(python),
         unfit=" ".join(UNFIT),
+        early=max(round((NOTICE - 1) * leave_s), 1),
         rest=max(round(leave_s / 4), 1),
+        tries=TRIES,
+        patience=PATIENCE_S,
         pause=max(min(round(leave_s / 8), PAUSE_S), 1),
     )
 
@@ -75,12 +80,7 @@ $directives
 
 unset $unfit "$${!SQUEUE_@}"
 folder=$folder
-until=$$(SLURM_TIME_FORMAT=%s squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
-[[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit
-node=$$(tr 'A-Z._' 'a-z--' <<<"$$SLURMD_NODENAME") # as hopyard names nodes
-export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$node HOPYARD_NODE_UNTIL=$$until
-last=$$((until ? until - $rest : 0)) # to end in order, before the time-out
-agent= leaving= successor=
+agent= leaving= successor= last=0
 
 submit_successor() {
   local script=$$folder/agent.sh options next
@@ -88,16 +88,17 @@ submit_successor() {
     options=$$(sed -n 's/^#SBATCH //p' "$$script") && eval "options=($$options)" &&
       next=$$(sbatch --parsable "$${options[@]}" --dependency="afterany:$$SLURM_JOB_ID" "$$script") &&
       echo "job $$next goes on after this one" && return 0 # by itself it returns what was before the signal
-    ((last && $$(date +%s) + $pause > last)) && return 1
+    (($$(date +%s) + $pause > last)) && return 1
     sleep $pause
   done
 }
 near_the_end() {
   [[ $$successor ]] && return
+  ((last)) || last=$$(($$(date +%s) + $early)) # Slurm had not said when: what leaves then has time to
   submit_successor & # as often as it takes, while the agent works
   successor=$$!
   rest=$$((last - $$(date +%s)))
-  ((last)) && sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ &
+  sleep $$((rest > 0 ? rest : 0)) && kill -TERM $$$$ &
 }
 leave() {
   leaving=1
@@ -105,6 +106,17 @@ leave() {
 }
 trap near_the_end USR1
 trap leave TERM INT
+
+until= tries=0
+while [[ ! $$until && ! $$leaving ]] && ((tries++ < $tries)); do
+  ((tries == 1)) || sleep $pause
+  until=$$(SLURM_TIME_FORMAT=%s timeout $patience squeue --noheader --jobs="$$SLURM_JOB_ID" --format=%e)
+done
+[[ $$until ]] || echo 'Slurm does not say when this job ends: the agent works until Slurm signals the end' >&2
+[[ $$until =~ ^[0-9]+$$ ]] || until=0 # no limit, or none that is known
+((until)) && last=$$((until - $rest)) # to end in order, before the time-out
+node=$$(tr 'A-Z._' 'a-z--' <<<"$$SLURMD_NODENAME") # as hopyard names nodes
+export HOPYARD_SETTINGS=$$folder/settings.yaml HOPYARD_NODE=$$node HOPYARD_NODE_UNTIL=$$until
 
 failures=0
 while [[ ! $$leaving ]]; do

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from hopyard.actions.slurm.script import Allocation, batch_script
+from hopyard.actions.slurm.script import NOTICE, TRIES, Allocation, batch_script
 
 LIMIT_S = 20.0
+LEAVE_S = 4.0
 SQUEUE = """\
 #!/bin/bash
+echo >>"${0%/*}/asks"
+(($(wc -l <"${0%/*}/asks") > $(cat "${0%/*}/silences"))) || exit 1
 [[ $SQUEUE_STATES ]] || cat "${0%/*}/end"
 """
 AGENT = """\
@@ -33,19 +36,20 @@ echo >>"${0%/*}/tries"
 
 
 class Script:
-    """A batch script that runs in a folder, until `end`; sbatch fails so often before it succeeds."""
+    """A batch script that runs in a folder, until `end`; squeue and sbatch fail so often first."""
 
-    def __init__(self, folder: Path, *, refusals: int, lasts_s: float) -> None:
+    def __init__(self, folder: Path, *, silences: int, refusals: int, lasts_s: float) -> None:
         self.folder = folder
         self.end = int(time.time() + lasts_s)
         for name, text in {"squeue": SQUEUE, "sbatch": SBATCH, "agent": AGENT}.items():
             (folder / name).write_text(text)
             (folder / name).chmod(0o700)
-        for name, text in {"end": f"{self.end}\n", "refusals": f"{refusals}\n", "wanted": ""}.items():
-            (folder / name).write_text(text)
+        for name, number in {"end": self.end, "silences": silences, "refusals": refusals}.items():
+            (folder / name).write_text(f"{number}\n")
+        (folder / "wanted").touch()
         wanted = Allocation(name="lab", partition="gpu", constraint="ib&fast")
         (folder / "agent.sh").write_text(
-            batch_script(wanted, folder, python=str(folder / "agent"), leave_s=4.0)
+            batch_script(wanted, folder, python=str(folder / "agent"), leave_s=LEAVE_S)
         )
         slurm = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n-1", "PATH": f"{folder}:{os.environ['PATH']}"}
         self.log = folder / "log"
@@ -66,9 +70,11 @@ class Script:
 
 
 @contextmanager
-def running(folder: Path, *, refusals: int = 0, lasts_s: float = 600.0) -> Iterator[Script]:
+def running(
+    folder: Path, *, silences: int = 0, refusals: int = 0, lasts_s: float = 600.0
+) -> Iterator[Script]:
     """Once its agent is there."""
-    script = Script(folder, refusals=refusals, lasts_s=lasts_s)
+    script = Script(folder, silences=silences, refusals=refusals, lasts_s=lasts_s)
     try:
         until(lambda: script.read("until") != "")
         yield script
@@ -91,6 +97,25 @@ def test_the_end_of_a_job_is_known_whatever_squeue_is_to_leave_out(
     monkeypatch.setenv("SQUEUE_STATES", "PENDING")
     with running(tmp_path) as script:
         assert script.read("until") == f"{script.end}\n"
+
+
+def test_the_end_of_a_job_is_asked_for_again(tmp_path: Path) -> None:
+    with running(tmp_path, silences=2) as script:
+        assert script.read("until") == f"{script.end}\n"
+        assert "does not say" not in script.log.read_text()
+
+
+def test_a_job_whose_end_slurm_does_not_say_ends_in_order_after_the_signal(tmp_path: Path) -> None:
+    """Slurm signals 1.5 times `leave_before_end_s` before the end, so the agent leaves when it should."""
+    with running(tmp_path, silences=99) as script:
+        assert script.read("until") == "0\n"
+        assert script.read("asks").count("\n") == TRIES
+        assert "Slurm does not say when this job ends" in script.log.read_text()
+        signalled = time.time()
+        script.process.send_signal(signal.SIGUSR1)
+        assert script.ended() == 0
+        assert 1.0 <= time.time() - signalled < (NOTICE - 1) * LEAVE_S + 3.0
+        assert "job 18 goes on after this one" in script.log.read_text()
 
 
 def test_a_file_of_the_users_folder_is_no_module_of_the_agent(tmp_path: Path) -> None:
