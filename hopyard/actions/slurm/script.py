@@ -80,14 +80,25 @@ $directives
 
 unset $unfit "$${!SQUEUE_@}"
 folder=$folder
+script=$$folder/agent.sh
 agent= leaving= successor= last=0
 
+# In what a signal starts, `return` by itself returns the status from before the signal.
+waiting_successor() { # of this job before it was requeued, or of an sbatch whose answer was lost
+  local jobs id after command
+  jobs=$$(squeue --noheader --user="$$UID" --format='%i|%E|%o') || return 1
+  while IFS='|' read -r id after command; do
+    [[ $$command == "$$script" && $$after =~ :$$SLURM_JOB_ID([^0-9]|$$) ]] && echo "$$id" && return 0
+  done <<<"$$jobs"
+  return 0
+}
 submit_successor() {
-  local script=$$folder/agent.sh options next
+  local options next
   while [[ -e $$folder/wanted ]]; do
     options=$$(sed -n 's/^#SBATCH //p' "$$script") && eval "options=($$options)" &&
-      next=$$(sbatch --parsable "$${options[@]}" --dependency="afterany:$$SLURM_JOB_ID" "$$script") &&
-      echo "job $$next goes on after this one" && return 0 # by itself it returns what was before the signal
+      options+=(--dependency="afterany:$$SLURM_JOB_ID") && next=$$(waiting_successor) &&
+      next=$${next:-$$(sbatch --parsable "$${options[@]}" "$$script")} &&
+      echo "job $$next goes on after this one" && return 0
     (($$(date +%s) + $pause > last)) && return 1
     sleep $pause
   done
@@ -138,7 +149,8 @@ done
 if [[ $$successor ]]; then
   kill "$$successor" 2>/dev/null
   wait "$$successor" || {
-    echo 'no job goes on after this one; `hopyard slurm up` submits what is missing' >&2
+    echo 'no job goes on after this one, unless Slurm requeues it;' \\
+      '`hopyard slurm up` submits what is missing' >&2
     exit 1
   }
 fi

@@ -191,6 +191,37 @@ def keeps_its_secret(slurm: SlurmCluster) -> None:
     assert secret not in said
 
 
+def test_a_job_that_is_requeued_after_it_got_its_successor_gets_no_second_one(slurm: SlurmCluster) -> None:
+    """Its agent waits for a stack all the while, in an environment that is not the user's."""
+    folder = "/shared/requeued"
+    up = ("up", "-p", "batch", "--nodes", "1", "--time", "30", "--join", "nats://127.0.0.1:1")
+    hopyard(slurm, *up, "--folder", folder, environ={"SBATCH_EXPORT": "NONE", "HOPYARD_GPUS": "cpu:1"})
+    job_id = "".join(until(slurm, "squeue --noheader --states=RUNNING --format=%i").split())
+    log = f"{folder}/agent-{job_id}.log"
+    until(slurm, f"grep 'trying again' {log}")
+    slurm.run("scancel", "--batch", "--signal=USR1", job_id)
+    said = until(slurm, f"grep 'goes on' {log}").split()
+    slurm.run("scontrol", "requeue", job_id)
+    until(slurm, f"squeue --noheader --jobs={job_id} --format=%r | grep BeginTime")
+    slurm.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
+    until(slurm, f"test $(grep --count 'trying again' {log}) = 2 && echo both")
+    slurm.run("scancel", "--batch", "--signal=USR1", job_id)
+    assert (
+        until(slurm, f"test $(grep --count 'goes on' {log}) = 2 && grep 'goes on' {log}").split() == 2 * said
+    )
+    assert set(slurm.run("squeue", "--noheader", "--format=%i").split()) == {job_id, said[1]}
+    assert "2 jobs ended" in hopyard(slurm, "down", "--folder", folder)
+
+
+def until(slurm: SlurmCluster, line: str) -> str:
+    """What a line of bash prints, once it prints something."""
+    latest = time.monotonic() + LIMIT_S
+    while not (said := slurm.run("bash", "-c", f"{{ {line}; }} 2>/dev/null || true")):
+        assert time.monotonic() < latest, f"{line}\n{slurm.logs()}"
+        time.sleep(0.2)
+    return said
+
+
 def test_a_refusal_by_slurm_is_one_sentence(slurm: SlurmCluster) -> None:
     join = ("--nodes", "1", "--join", "nats://127.0.0.1:1", "--folder", "/tmp/refused")
     said = hopyard(slurm, "up", "--partition", "nowhere", *join, fails=True).splitlines()

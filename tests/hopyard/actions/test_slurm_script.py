@@ -16,6 +16,7 @@ LIMIT_S = 20.0
 LEAVE_S = 4.0
 SQUEUE = """\
 #!/bin/bash
+[[ "$*" == *--user=* ]] && exec cat "${0%/*}/queue"
 echo >>"${0%/*}/asks"
 (($(wc -l <"${0%/*}/asks") > $(cat "${0%/*}/silences"))) || exit 1
 [[ $SQUEUE_STATES ]] || cat "${0%/*}/end"
@@ -46,7 +47,8 @@ class Script:
             (folder / name).chmod(0o700)
         for name, number in {"end": self.end, "silences": silences, "refusals": refusals}.items():
             (folder / name).write_text(f"{number}\n")
-        (folder / "wanted").touch()
+        for name in ("wanted", "queue"):
+            (folder / name).touch()
         wanted = Allocation(name="lab", partition="gpu", constraint="ib&fast")
         (folder / "agent.sh").write_text(
             batch_script(wanted, folder, python=str(folder / "agent"), leave_s=LEAVE_S)
@@ -149,6 +151,31 @@ def test_a_job_that_gets_no_successor_says_so_and_fails(tmp_path: Path) -> None:
         assert time.time() > script.end - 1.5
         assert script.read("tries").count("\n") > 1
         assert "no job goes on after this one" in script.log.read_text()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_job_that_was_requeued_has_one_successor(tmp_path: Path, *, waits: bool) -> None:
+    """That of its earlier run still waits for its end; a further one would be an agent too many."""
+    with running(tmp_path) as script:
+        others = [
+            "11|afterany:17(unfulfilled)|/a/agent.sh",
+            f"12|afterany:170(unfulfilled)|{tmp_path}/agent.sh",
+        ]
+        mine = [f"13|afterany:17(unfulfilled)|{tmp_path}/agent.sh"] if waits else []
+        (tmp_path / "queue").write_text("\n".join([*others, *mine]))
+        script.process.send_signal(signal.SIGUSR1)
+        until(lambda: f"job {13 if waits else 18} goes on after this one" in script.log.read_text())
+        assert bool(script.read("tries")) != waits
+
+
+def test_no_successor_is_submitted_before_slurm_says_whether_there_is_one(tmp_path: Path) -> None:
+    with running(tmp_path) as script:
+        (tmp_path / "queue").rename(tmp_path / "hidden")
+        script.process.send_signal(signal.SIGUSR1)
+        until(lambda: "No such file" in script.log.read_text())
+        assert script.read("tries") == ""
+        (tmp_path / "hidden").rename(tmp_path / "queue")
+        until(lambda: "job 18 goes on after this one" in script.log.read_text())
 
 
 @pytest.mark.parametrize("wanted", [True, False])
