@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -74,7 +75,8 @@ def script_of(allocation: Allocation, folder: Path) -> str:
             f"--time {allocation.time}: an agent leaves {leave_s:g} s before the end "
             f"(the setting leave_before_end_s), so {least_s / 60:g} minutes are the least that is of use"
         )
-    return batch_script(allocation, folder, python=sys.executable, leave_s=leave_s)
+    commands = Path(shutil.which("sbatch") or "/usr/bin/sbatch").absolute().parent
+    return batch_script(allocation, folder, python=sys.executable, leave_s=leave_s, commands=str(commands))
 
 
 def bring(folder: Path, *, nodes: int, script: str, join: str | None, say: Say) -> AgentsUp:

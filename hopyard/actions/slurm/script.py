@@ -34,12 +34,18 @@ class Allocation(Message, frozen=True, kw_only=True):
     constraint: str = ""
 
 
-def batch_script(allocation: Allocation, folder: Path, *, python: str, leave_s: float) -> str:
-    """`python`: the interpreter that hopyard is installed for, by a path that every node has."""
+def batch_script(
+    allocation: Allocation, folder: Path, *, python: str, leave_s: float, commands: str = "/usr/bin"
+) -> str:
+    """`python`: the interpreter that hopyard is installed for, by a path that every node has.
+
+    `commands`: the folder of Slurm's commands, for jobs that do not get the user's PATH (`SBATCH_EXPORT`).
+    """
     return _SCRIPT.substitute(
         directives="\n".join(f"{_DIRECTIVE}{option}" for option in _options(allocation, folder, leave_s)),
         folder=shlex.quote(str(folder)),
         python=shlex.quote(python),
+        commands=shlex.quote(commands),
         unfit=" ".join(UNFIT),
         early=max(round((NOTICE - 1) * leave_s), 1),
         rest=max(round(leave_s / 4), 1),
@@ -79,6 +85,7 @@ _SCRIPT = Template(
 $directives
 
 unset $unfit "$${!SQUEUE_@}"
+export PATH=$$PATH:$commands
 folder=$folder
 script=$$folder/agent.sh
 agent= leaving= successor= last=0

@@ -37,7 +37,10 @@ echo >>"${0%/*}/tries"
 
 
 class Script:
-    """A batch script that runs in a folder, until `end`; squeue and sbatch fail so often first."""
+    """A batch script that runs in a folder until `end`; squeue and sbatch fail so often first.
+
+    The folder is not on its PATH, as that of Slurm's commands need not be.
+    """
 
     def __init__(self, folder: Path, *, silences: int, refusals: int, lasts_s: float) -> None:
         self.folder = folder
@@ -51,9 +54,9 @@ class Script:
             (folder / name).touch()
         wanted = Allocation(name="lab", partition="gpu", constraint="ib&fast")
         (folder / "agent.sh").write_text(
-            batch_script(wanted, folder, python=str(folder / "agent"), leave_s=LEAVE_S)
+            batch_script(wanted, folder, python=str(folder / "agent"), leave_s=LEAVE_S, commands=str(folder))
         )
-        slurm = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n-1", "PATH": f"{folder}:{os.environ['PATH']}"}
+        slurm = {"SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n-1"}
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -100,6 +100,15 @@ def test_what_is_left_to_variables_of_sbatch_is_read_from_them(
     assert "#SBATCH --time=10\n" in hopyard(*up, "--time", "10").out
 
 
+def test_slurms_commands_are_found_where_a_job_does_not_get_the_users_path(
+    hopyard: Hopyard, slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SBATCH_EXPORT", "NONE")
+    assert hopyard(*UP, "--nodes", "1").code == 0
+    assert "SBATCH_EXPORT=NONE" in (slurm / "environ").read_text().splitlines()
+    assert f"export PATH=$PATH:{slurm}/bin\n" in hopyard(*UP, "--nodes", "1", "--dry-run").out
+
+
 def test_variables_of_squeue_hide_no_job(
     hopyard: Hopyard, slurm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
