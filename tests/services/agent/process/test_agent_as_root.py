@@ -52,7 +52,11 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_the_engine_of_containers_has_no_variable_of_a_job(engine: Path) -> None:
+async def test_the_engine_of_containers_has_no_variable_of_a_job(
+    engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the agent's, with which an operator chooses the engine, and the job has none of these."""
+    monkeypatch.setenv("DOCKER_CONTEXT", "ours")
     with short_folder() as folder:
         opened(folder)
         async with running_node(folder) as node:
@@ -62,6 +66,8 @@ async def test_the_engine_of_containers_has_no_variable_of_a_job(engine: Path) -
             assert isinstance(await node.ended(), Completed)
     seen = (engine / "variables").read_text()
     assert "theirs" not in seen
+    assert "DOCKER_CONTEXT=ours" in seen.splitlines()
+    assert "ours" not in (engine / "given").read_text()
     assert "secret" not in seen
     assert "secret" not in (engine / "words").read_text()
     assert {f"{name}={value}" for name, value in own.items()} <= set(

@@ -45,6 +45,22 @@ async def test_all_reduces_run_only_on_the_gpus_they_are_given(monkeypatch: pyte
             await node.runner.all_reduces(part(2), (0, 3))
 
 
+async def test_all_reduces_and_jobs_have_the_same_variables_of_the_agent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as those with which an operator chooses the network of NCCL."""
+    monkeypatch.setenv("NCCL_IB_HCA", "mlx5_0")
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\nenv >>{tmp_path}/seen\necho '[[1.0]]'\n")
+    interpreter.chmod(0o755)
+    async with running_node() as node:
+        node.folders.interpreter.write_text(str(interpreter))
+        assert await node.runner.all_reduces(part(1), (0,)) == TIMES
+        await node.trained(order(command=("sh", "-c", f"env >>{tmp_path}/seen; true")))
+        await node.ended()
+    assert (tmp_path / "seen").read_text().splitlines().count("NCCL_IB_HCA=mlx5_0") == 2
+
+
 class Starts:
     """Ranks that wait for their peers; the second start is held until `go_on`, and fails where `fails`."""
 
