@@ -62,7 +62,7 @@ class Blocking:
         connection, kept = self._connected(parts)
         link = connection.sock
         assert link is not None
-        link.settimeout(self._limit_s)
+        link.settimeout(request.limit_s or self._limit_s)
         try:
             connection.request(
                 request.method, _target(parts), request.body, {**_login(parts), **request.headers}

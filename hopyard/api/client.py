@@ -41,6 +41,8 @@ PAGE = 500
 """jobs of a page, the most that are allowed: for each page the monitor looks at all jobs"""
 EVENTS = 10_000
 """lines of the event log in one request"""
+CHOICE_LIMIT_S = 60.0
+"""seconds for the choice of a policy"""
 GONE = frozenset({502, 503, 504})
 """HTTP statuses for an API that cannot answer at the moment"""
 
@@ -175,9 +177,10 @@ class Client:
         return await self._call("GET", "/v1/me", Identity)
 
     async def set_policy(self, choice: PolicyChoice) -> PolicyChoice:
-        headers = {"Content-Type": "application/json"}
+        """The planner loads the policy first, which may take `policy_load_real_s`."""
+        headers, body = {"Content-Type": "application/json"}, msgspec.json.encode(choice)
         return await self._call(
-            "PUT", "/v1/policy", PolicyChoice, headers=headers, body=msgspec.json.encode(choice)
+            "PUT", "/v1/policy", PolicyChoice, headers=headers, body=body, limit_s=CHOICE_LIMIT_S
         )
 
     async def events(
@@ -230,8 +233,10 @@ class Client:
         query: Mapping[str, str | None] | None = None,
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        limit_s: float | None = None,
     ) -> M:
-        sent = Request(method, self._address(path, query), self._headers | dict(headers or {}), body)
+        address = self._address(path, query)
+        sent = Request(method, address, self._headers | dict(headers or {}), body, limit_s)
         try:
             async with self._transport.sent(sent) as response:
                 self._hear(response.headers)

@@ -34,10 +34,11 @@ class Session:
 
         import aiohttp  # noqa: PLC0415 - as above
 
-        limit = aiohttp.ClientTimeout(total=None if endless else TIMEOUT_S, sock_connect=TIMEOUT_S)
-        method, url, headers, body = request
+        method, url, headers, body, limit_s = request
+        limit_s = limit_s or TIMEOUT_S
+        limit = aiohttp.ClientTimeout(total=None if endless else limit_s, sock_connect=TIMEOUT_S)
         try:
-            async with asyncio.timeout(TIMEOUT_S):  # an endless answer begins in time, too
+            async with asyncio.timeout(limit_s):  # an endless answer begins in time, too
                 response = await self._session.request(method, url, headers=headers, data=body, timeout=limit)
             async with response:
                 yield Response(response.status, response.headers, response.content.iter_any())

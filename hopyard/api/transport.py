@@ -22,6 +22,8 @@ class Request(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes | None = None
+    limit_s: float | None = None
+    """in place of TIMEOUT_S, where the server may need longer"""
 
 
 class Headers(Protocol):

@@ -25,6 +25,7 @@ class CannedApi:
         """where answers say that what was asked for is"""
         self.clock: bytes | None = None
         """what it says about the cluster's clock"""
+        self.takes_s = 0.0
 
     def keeps_time(self, *, now: float, origin: float = 0.0, speed: float = 1.0) -> None:
         self.clock = msgspec.json.encode(ClockView(now=now, origin=origin, speed=speed))
@@ -42,6 +43,7 @@ class CannedApi:
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await request.read()
+        await asyncio.sleep(self.takes_s)
         name = f"{request.method} {request.path}"
         self.requests.append((name, dict(request.query), dict(request.headers), body))
         answers = self.answers.get(name, [(404, b"no such thing")])

@@ -305,8 +305,13 @@ class Api:
         return answer(await self._forwarding.ask(asked, PolicyChoice))
 
     async def _judge(self, policy: str) -> None:
-        """Raises Refusal for a policy that cannot plan, Unavailable if no planner answers."""
-        reply = await self._asked(JudgePolicy(policy=policy))
+        """Raises Refusal for a policy that cannot plan, Unavailable if no planner answers.
+
+        The planner's process of policies loads it, once that has decided the plan in the making.
+        """
+        settings = self._settings
+        limit_s = settings.solve_deadline_real_s + settings.policy_load_real_s + settings.ask_timeout_real_s
+        reply = await self._asked(JudgePolicy(policy=policy), limit_s)
         if isinstance(reply, Refused):
             raise Unavailable(reply.reason)
         assert isinstance(reply, PolicyVerdict)
@@ -465,9 +470,9 @@ class Api:
             raise Refusal(problems.too_slow(BODY_LIMIT_S)) from None
         return decode_body(kind, request.content_type, body)
 
-    async def _asked(self, question: Question) -> Message:
+    async def _asked(self, question: Question, limit_s: float | None = None) -> Message:
         """The reply of another service. Raises Unavailable; Refusal if the service failed at the question."""
-        reply = await self._bus.ask(question, self._settings.ask_timeout_real_s)
+        reply = await self._bus.ask(question, limit_s or self._settings.ask_timeout_real_s)
         if isinstance(reply, Refused) and reply.failed:
             service = question.subject.rpartition(".")[2]
             raise Refusal(problems.failed(f"the {service} failed at this: {reply.reason}"))

@@ -88,6 +88,19 @@ async def test_an_api_that_does_not_answer_in_time_is_reported_in_words(
                 [line async for line in client.events(follow=True)]
 
 
+async def test_the_choice_of_a_policy_may_take_longer_than_other_requests(
+    client_of: Of, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planner loads it before it says whether it can plan."""
+    monkeypatch.setattr("hopyard.api.blocking.TIMEOUT_S", 0.2)
+    monkeypatch.setattr("hopyard.api.session.TIMEOUT_S", 0.2)
+    api.refuses("PUT /v1/policy", 422, "own:Hangs was stopped: no answer within 10 s", "$.policy")
+    api.takes_s = 0.5
+    async with client_of(api.url) as client:
+        with pytest.raises(ApiRefusal, match="own:Hangs was stopped"):
+            await client.set_policy(PolicyChoice(policy="own:Hangs"))
+
+
 def event_line(seq: int, padding: int = 0) -> bytes:
     fact = b'{"fact":"policy.chosen","at":1.0,"policy":"%s"}' % (b"x" * padding)
     return b'{"seq":%d,"event":%s}\n' % (seq, fact)

@@ -429,6 +429,24 @@ async def test_options_of_a_policy_are_judged_by_the_planner() -> None:
         ]
 
 
+async def test_a_policy_that_hangs_is_refused_by_the_planners_verdict_and_holds_up_nothing_else() -> None:
+    async with serving(policies_allowed="*", policy_load_real_s=1.0, ask_timeout_real_s=0.2) as api:
+        asked = asyncio.Event()
+
+        async def planner(_: Question) -> Message:
+            asked.set()
+            await asyncio.sleep(1.0)
+            return PolicyVerdict(unfit="own:Hangs was stopped: no answer within 1 s")
+
+        await api.bus.serve("planner", PLANNER, planner)
+        choosing = asyncio.create_task(refused(api, "PUT", "/v1/policy", 422, {"policy": "own:Hangs"}))
+        await asked.wait()
+        await api.body("GET", "/v1/policy")
+        await api.body("PUT", "/v1/policy", 200, {"policy": "fifo"})
+        assert not choosing.done()
+        assert (await choosing).detail == "own:Hangs was stopped: no answer within 1 s"
+
+
 @pytest.mark.parametrize("policy", ["hops+", "hops+=1", "hops nonsense", "+", "", "h" * 500, "hops+a=1+a=2"])
 async def test_a_malformed_policy_name_is_refused_without_asking_the_planner(policy: str) -> None:
     async with serving() as api:
