@@ -60,6 +60,10 @@ class Candidates:
             self._firsts[chosen] = self._first_fit(chosen)
         return self._firsts[chosen]
 
+    def stands_in(self, policy: Known, chosen: str) -> bool:
+        """Whether the policy plans in place of the chosen one."""
+        return policy.policy != (chosen or self._configured)
+
     def _first_fit(self, chosen: str) -> Known | None:
         for name in self._names(chosen):
             match self._answers.get(name):

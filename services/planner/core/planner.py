@@ -68,6 +68,8 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     call: Call
     policy: Known
+    stands_in: bool
+    """whether the policy plans in place of the chosen one"""
     view: View
     stays_until: float
     """cluster time at which the first of the jobs that it has to leave in place may be moved"""
@@ -286,10 +288,12 @@ class Planner:
             closed=shut,
         )
         self._number += 1
+        stands_in = self._candidates.stands_in(policy, self.state.policy)
         self._making = Making(
             number=self._number,
             call=call,
             policy=policy,
+            stands_in=stands_in,
             view=view,
             stays_until=stays.until,
             made_from=self.state.seq,
@@ -297,7 +301,7 @@ class Planner:
             notes=(*self._candidates.notes(self.state.policy), *self._notes),
         )
         self._notes = ()
-        return [Work(Prepare(number=self._number, policy=policy.policy, view=view))]
+        return [Work(Prepare(number=self._number, policy=policy.policy, view=view, stands_in=stands_in))]
 
     def _resolve(self, answer: Prepared, now: float) -> Effects:
         making = self._making
@@ -312,7 +316,7 @@ class Planner:
             view=making.view,
             wanted=answer.wanted,
             estimates=answer.estimates,
-            stands_in=answer.policy != making.policy.policy,
+            stands_in=making.stands_in or answer.policy != making.policy.policy,
         )
         return [Work(task)]
 

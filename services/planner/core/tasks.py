@@ -63,6 +63,8 @@ class Prepare(msgspec.Struct, frozen=True, kw_only=True):
     """number of the plan in the making: an answer to an earlier one is void"""
     policy: str
     view: View
+    stands_in: bool = False
+    """whether the policy plans in place of the chosen one, which cannot be loaded"""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ class Resolve(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Configurations
     estimates: Estimated
     stands_in: bool = False
-    """whether the policy plans in place of another, which failed"""
+    """whether the policy plans in place of another, which cannot be loaded or failed"""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,11 @@
 Runs inline or in a process of its own (`policy_process`); requests and answers can be sent there. No I/O.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
+from schemas.placement import Mode
 from schemas.plans import Waiting
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.checks import misfit
@@ -22,6 +25,7 @@ from services.planner.policies.contract.decision import (
 )
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
+from services.planner.policies.kit.keeping import kept
 from services.planner.policies.registry import Registry, UnfitPolicy
 from services.planner.solver.problem import Solve, SolverFailed
 from shared.domain import gangs
@@ -40,6 +44,8 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str
     view: View
+    stands_in: bool = False
+    """whether the policy plans in place of another, which cannot"""
 
 
 class Decide(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +55,8 @@ class Decide(msgspec.Struct, frozen=True, kw_only=True):
     view: View
     wanted: Configurations
     estimates: Estimated
+    stands_in: bool = False
+    """as in `Want`"""
 
 
 class PolicyFailed(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +87,7 @@ def looked_at(registry: Registry, look: Look) -> Known | Unfit:
 def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        wanted = policy.wants(shown(policy, step.view))
+        wanted = policy.wants(shown(policy, step.view, stands_in=step.stands_in))
         broken = None if _is_ours(policy) else misfit(step.view, wanted)
     except MemoryError:
         raise
@@ -93,7 +101,7 @@ def wanted_by(registry: Registry, step: Want) -> Configurations | PolicyFailed:
 def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | PolicyFailed:
     try:
         policy = registry.find(step.policy)
-        view = shown(policy, step.view)
+        view = shown(policy, step.view, stands_in=step.stands_in)
         made = policy.decide(view, step.wanted, step.estimates, solve)
         decision = bounded(made) if _is_ours(policy) else _plain(made)
         broken = fault(view, decision)
@@ -108,9 +116,22 @@ def decided_by(registry: Registry, step: Decide, solve: Solve) -> Decision | Pol
     return with_all_left(view, decision)
 
 
-def shown(policy: Policy, view: View) -> View:
+def shown(policy: Policy, view: View, *, stands_in: bool = False) -> View:
     """The view as the policy sees it: in the modes that it plans."""
-    return view.in_modes(modes_of(policy), by_job=asks_modes(policy))
+    planned = modes_of(policy)
+    seen = _held_still(view, planned) if stands_in else view
+    return seen.in_modes(planned, by_job=asks_modes(policy))
+
+
+def _held_still(view: View, planned: Collection[type[Mode]]) -> View:
+    """The view, with jobs that run in modes that a stand-in does not plan as jobs that have to stay.
+
+    Else a plan of the stand-in would restart all of them.
+    """
+    choices, _ = kept(view, everything=True)
+    still = {choice.job_id for choice in choices if type(choice.gang.sync) not in planned}
+    jobs = [msgspec.structs.replace(job, stays=True) if job.job_id in still else job for job in view.jobs]
+    return msgspec.structs.replace(view, jobs=tuple(jobs)) if still else view
 
 
 def with_all_left(view: View, decision: Decision) -> Decision:

@@ -18,7 +18,7 @@ from services.planner.core.tasks import (
 from services.planner.core.without_estimates import keep_running
 from services.planner.policies.classical.fifo import Fifo
 from services.planner.policies.contract.configurations import Configurations
-from services.planner.policies.contract.decision import STAND_IN, Decision, fault, modes_of
+from services.planner.policies.contract.decision import STAND_IN, Decision, fault
 from services.planner.policies.contract.estimates import (
     Estimated,
     Inquiry,
@@ -29,7 +29,6 @@ from services.planner.policies.contract.estimates import (
     unknown,
 )
 from services.planner.policies.contract.view import View
-from services.planner.policies.kit.keeping import kept
 from services.planner.work.metrics import Fallbacks
 from services.planner.work.policy_process import Answer, Request
 from services.planner.work.steps import Decide, PolicyFailed, Want, shown, with_all_left
@@ -81,16 +80,22 @@ class Workers:
     # ---- policies
 
     async def _wanted(self, task: Prepare) -> tuple[Configurations, str, tuple[str, ...]]:
-        answer = await self._run(Want(policy=task.policy, view=task.view), self._settings.policy_wants_real_s)
+        want = Want(policy=task.policy, view=task.view, stands_in=task.stands_in)
+        answer = await self._run(want, self._settings.policy_wants_real_s)
         if isinstance(answer, Configurations):
             return answer, task.policy, ()
         self.fallbacks.stood_in += 1
-        seen = shown(self._stand_in, self._held_still(task.view))
+        seen = shown(self._stand_in, task.view, stands_in=True)
         return self._stand_in.wants(seen), STAND_IN, (_replaced(answer),)
 
     async def _decision(self, task: Resolve) -> Decision:
-        view = self._held_still(task.view) if task.stands_in else task.view
-        step = Decide(policy=task.policy, view=view, wanted=task.wanted, estimates=task.estimates)
+        step = Decide(
+            policy=task.policy,
+            view=task.view,
+            wanted=task.wanted,
+            estimates=task.estimates,
+            stands_in=task.stands_in,
+        )
         answer = await self._run(step, task.view.effort.budget_s + self._grace_real_s)
         notes: tuple[str, ...] = ()
         if isinstance(answer, PolicyFailed) and answer.crashed:
@@ -104,7 +109,7 @@ class Workers:
         return msgspec.structs.replace(answer, notes=(*notes, *answer.notes))
 
     def _stand_in_decides(self, view: View) -> Decision:
-        seen = shown(self._stand_in, self._held_still(view))
+        seen = shown(self._stand_in, view, stands_in=True)
         wanted = self._stand_in.wants(seen)
         about = inquiry(wanted, seen)
         decision = self._stand_in.decide(seen, wanted, self._remembered.recall(about).at(about.which))
@@ -112,17 +117,6 @@ class Workers:
             note = f"{STAND_IN} made an invalid decision: {broken}; running jobs were kept, none started"
             return keep_running(view, note)
         return msgspec.structs.replace(with_all_left(seen, decision), memory=view.memory)
-
-    def _held_still(self, view: View) -> View:
-        """The view, with jobs that run in modes that the stand-in does not plan as jobs that have to stay.
-
-        Else one failed plan would restart all of them.
-        """
-        choices, _ = kept(view, everything=True)
-        planned = modes_of(self._stand_in)
-        still = {choice.job_id for choice in choices if type(choice.gang.sync) not in planned}
-        jobs = [msgspec.structs.replace(job, stays=True) if job.job_id in still else job for job in view.jobs]
-        return msgspec.structs.replace(view, jobs=tuple(jobs)) if still else view
 
     async def _run(self, request: Request, deadline_s: float) -> Answer:
         try:

@@ -233,7 +233,8 @@ class Stage:
                 raise AssertionError(effect)
 
     def _prepared(self, task: Prepare) -> Prepared:
-        wanted = wanted_by(self.registry, Want(policy=task.policy, view=task.view))
+        want = Want(policy=task.policy, view=task.view, stands_in=task.stands_in)
+        wanted = wanted_by(self.registry, want)
         assert isinstance(wanted, Configurations), wanted
         assert misfit(task.view, wanted) is None
         return Prepared(
@@ -241,7 +242,13 @@ class Stage:
         )
 
     def _resolve(self, task: Resolve) -> None:
-        step = Decide(policy=task.policy, view=task.view, wanted=task.wanted, estimates=task.estimates)
+        step = Decide(
+            policy=task.policy,
+            view=task.view,
+            wanted=task.wanted,
+            estimates=task.estimates,
+            stands_in=task.stands_in,
+        )
         decision = decided_by(self.registry, step, solve)
         assert not isinstance(decision, PolicyFailed), decision
         answer = Resolved(number=task.number, decision=decision)

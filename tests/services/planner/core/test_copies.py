@@ -147,6 +147,20 @@ def test_another_policy_restarts_a_movable_job_in_lockstep() -> None:
     assert after.gang.sync == Lockstep()
 
 
+@pytest.mark.parametrize("configured", ["json:loads", "hops"])
+def test_a_policy_in_place_of_one_that_cannot_be_loaded_leaves_jobs_of_other_modes_alone(
+    configured: str,
+) -> None:
+    """Be it `fifo` or the configured one."""
+    stage = apportioned(preemptible=True)
+    [before] = stage.plan.placements
+    stage.restart(Settings(policy=configured, minimum_run_restarts=0.0))
+    stage.tell(PolicyChosen(at=300.0, policy="json:loads"), *in_queue("job-2", demand=(8,), at=301.0))
+    next_round(stage)
+    assert stage.plan.policy == ("fifo" if configured == "json:loads" else configured)
+    assert stage.plan.placements == (before,)
+
+
 def being_planned(*happens: Event, preemptible: bool = False) -> Sequence[Placement]:
     """What a plan makes of two copies of which it says nothing, where this happens while it is made."""
     stage = trains(preemptible=preemptible)
