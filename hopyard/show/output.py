@@ -4,8 +4,9 @@ import re
 import sys
 
 from hopyard.show.terminal import say
-from hopyard.show.units import CONTROLS, on_one_line
+from hopyard.show.units import on_one_line
 from schemas.output import OutputLine
+from shared.domain.controls import CONTROLS
 
 ORDERS = re.compile(
     r"(?P<kept>\x1b\[[0-9;:]*m|\t)"

@@ -15,9 +15,10 @@ from rich.segment import Segment
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
-from hopyard.show.units import CONTROLS, legible, plural
+from hopyard.show.units import legible, plural
 from schemas.base import Message
 from schemas.results import CutJob, RunResult
+from shared.domain.controls import escaped
 
 if TYPE_CHECKING:
     from shared.domain.audit import Violation
@@ -114,7 +115,7 @@ def _pretty(value: object) -> bytes:
 
 def _escaped(document: bytes) -> str:
     """The same JSON, its characters that control a terminal as escapes; below 0x20 msgspec wrote them so."""
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode())
+    return escaped(document.decode())
 
 
 def show_ids(ids: Iterable[str]) -> None:

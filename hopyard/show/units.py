@@ -1,9 +1,9 @@
 """Quantities and texts of users and jobs, made readable. A value that is not known is an empty text."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
+from shared.domain.controls import CONTROLS
 from shared.domain.quantities import UNITS_S
 
 MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
@@ -11,8 +11,6 @@ WHOLE_ABOVE = 100
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """by unit, the number from which on `brief` takes the next unit"""
-CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""characters that control a terminal, end a line in a way of their own, or turn the direction of writing"""
 
 
 def duration(seconds: float | None) -> str:

@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import Processor, WrappedLogger
 
 from schemas.settings import Settings
+from shared.domain.controls import escaped
 
 UNPARSED_MAX = 20
 """lines that are logged within `WITHIN_S` about requests that are no HTTP"""
@@ -53,14 +54,22 @@ def _enrichers(service: str) -> list[Processor]:
 
 def _renderers(kind: str) -> list[Processor]:
     if kind == "console":
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        plain = structlog.dev.plain_traceback
+        console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
+        return [structlog.processors.format_exc_info, _legible, console]
     return [structlog.processors.format_exc_info, render_json]
+
+
+def _legible(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Texts without characters that a terminal obeys: users wrote some of them. The event is one line."""
+    event["event"] = str(event["event"]).replace("\n", "\\n")
+    return {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def render_json(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> str:
     """One JSON object: time, level, event, then the keys. What JSON does not know is shown by repr."""
     first = {key: event.pop(key) for key in ("timestamp", "level", "event") if key in event}
-    return _encoder.encode(first | dict(event)).decode()
+    return escaped(_encoder.encode(first | dict(event)).decode())
 
 
 class _LossyStream(io.StringIO):

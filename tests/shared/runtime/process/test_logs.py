@@ -1,4 +1,5 @@
 import logging
+from typing import Literal
 
 import msgspec
 import pytest
@@ -69,3 +70,25 @@ def test_the_console_format_is_for_the_eye(capsys: pytest.CaptureFixture[str]) -
     structlog.get_logger().info("job started", job="j-1")
     assert "job started" in (text := capsys.readouterr().err)
     assert "job=j-1" in text
+
+
+ODD = "a\x1b]0;x\x07b\x9b31mc\u202ed"
+"""a text that changes a terminal's title, its colour, and the direction of writing"""
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_what_a_user_wrote_does_not_control_the_terminal(
+    log_format: Literal["console", "json"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logs(Settings(log_format=log_format))
+    log, event = structlog.get_logger(), f"job {ODD}\nends"
+    log.info(event, job=ODD, jobs=(ODD,), error=ValueError(ODD))
+    log.error("failed", exc_info=ValueError(ODD))
+    logging.getLogger("aiohttp").warning("no such path: %s", ODD)
+    said = capsys.readouterr().err
+    assert [each for each in said if not (each.isprintable() or each == "\n")] == []
+    if log_format == "console":
+        assert "a\\u001b]0;x\\u0007b\\u009b31mc\\u202ed" in said
+        assert "\\nends" in said
+    else:
+        assert msgspec.json.decode(said.splitlines()[0])["event"] == event
