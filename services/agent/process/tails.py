@@ -17,6 +17,8 @@ LINE_MAX_BYTES = 16_384
 """bytes after which a line without an end counts as a line"""
 LAST_LINES, LAST_BYTES = 20, 16_384
 """how much of its end a failed rank's report quotes"""
+KNOWN_BYTES = 1_024
+"""bytes before the position by which a log is known that was emptied and filled again"""
 FREE_EVERY_BYTES = 1 << 20
 """bytes read after which their disk space is freed"""
 EMPTIED = "hopyard: the job emptied its output, as `> /dev/stderr` does (`>> /dev/stderr` does not)"
@@ -31,6 +33,8 @@ class Tail:
         self._files = files
         self._position = _number(files.position)
         self._freed = 0
+        self._before = b""
+        """what was read last, before the position"""
         self.behind = False
         """whether there is more to read at once"""
 
@@ -43,6 +47,7 @@ class Tail:
         if not size and len(data) >= LINE_MAX_BYTES:
             size = len(data)
         self._position += size
+        self._before = (self._before + data[:size])[-KNOWN_BYTES:]
         self.behind = len(data) == READ_MAX_BYTES
         return [*left_out, *_decoded_lines(data[:size])]
 
@@ -53,8 +58,8 @@ class Tail:
         a shell does for `> /dev/stderr`.
         """
         behind = _size(self._files.log, self._position) - self._position
-        if behind < 0:
-            self._position = self._freed = 0
+        if behind < 0 or (behind > 0 and self._is_another()):
+            self._position, self._freed, self._before = 0, 0, b""
             return [EMPTIED]
         if behind <= BACKLOG_MAX_BYTES:
             return []
@@ -63,7 +68,13 @@ class Tail:
         end = _ENDS.search(start)
         left_out += end.end() if end else 0
         self._position += left_out
+        self._before = b""
         return [f"hopyard: {left_out} bytes were printed faster than they can be read, and are left out"]
+
+    def _is_another(self) -> bool:
+        """Whether the log was emptied and is already longer than before: what was read last is not there."""
+        there = _read_at(self._files.log, self._position - len(self._before), len(self._before))
+        return bool(there) and there != self._before
 
     def rest(self) -> Iterator[list[str]]:
         """All lines that are left, once no process prints any more; the last need not be complete."""

@@ -74,6 +74,31 @@ def test_a_log_that_its_job_empties_is_read_from_its_beginning(files: RankFiles)
     assert [*tail.rest()] == [[], []]
 
 
+def test_a_log_that_is_emptied_and_filled_between_two_reads_is_read_from_its_beginning(
+    files: RankFiles,
+) -> None:
+    """It was read on in the middle of what was there then, as lines of the log before."""
+    tail = Tail(files)
+    printed(files, b"one\ntwo\n")
+    assert tail.lines() == ["one", "two"]
+    files.log.write_bytes(b"three\nfour\nfive\n")
+    assert tail.lines() == [EMPTIED, "three", "four", "five"]
+    printed(files, b"six\n")
+    assert tail.lines() == ["six"]
+
+
+def test_a_log_that_is_left_out_in_part_and_then_grows_is_no_other(files: RankFiles) -> None:
+    tail = Tail(files)
+    printed(files, b"one\n")
+    tail.lines()
+    printed(files, b"".join(b"%999d\n" % number for number in range(2 * BACKLOG_MAX_BYTES // 1_000)))
+    for line in (b"two\n", b"three\n"):
+        while tail.lines():
+            pass
+        printed(files, line)
+        assert tail.lines() == [line.decode().strip()]
+
+
 def read(tail: Tail, count: int) -> list[str]:
     """The next lines, once there are so many."""
     found: list[str] = []
