@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import sys
 
-from hopjob import launch
-
 if __name__ == "__main__":
+    # It was the folder of this file or the current one, whose files may be named like modules imported here.
+    sys.path[0] = __file__.rpartition("/hopjob/")[0]
+
+    from hopjob import launch
+
     launch.run(sys.argv[1:])

@@ -19,6 +19,7 @@ from tests.torch_python import torch_python
 
 PATIENCE_S = 240.0
 LAST_WORDS_S = 10.0
+PLUGIN = ROOT / "hopjob" / "__main__.py"
 SCRIPTS = Path(__file__).parent / "scripts"
 RankMessage = dict[str, Any]
 
@@ -145,7 +146,7 @@ class Agent:
         log.touch()
         if launched and self.forks:
             return forks(**surroundings()).fork(words, environment, folder=self.folder, log=log)
-        command = [str(torch_python()), *(["-m", "hopjob"] if launched else []), *words]
+        command = [str(torch_python()), *([str(PLUGIN)] if launched else []), *words]
         with log.open("wb") as output:
             return subprocess.Popen(
                 command,

@@ -31,6 +31,21 @@ def test_what_a_script_leaves_to_python_is_done(tmp_path: Path, end: str, code: 
             assert rank.said("completed")
 
 
+@pytest.mark.parametrize("forks", [False, True])
+def test_files_beside_the_folder_of_a_script_hide_no_module(tmp_path: Path, *, forks: bool) -> None:
+    """`python src/train.py` looks for modules in `src` alone."""
+    script = tmp_path / "src" / "train.py"
+    script.parent.mkdir()
+    script.write_text("import beside, json, types; print(beside.name, json.dumps(1))")
+    (script.parent / "beside.py").write_text("name = 'beside'")
+    for hidden in ("types", "json", "beside"):
+        (tmp_path / f"{hidden}.py").write_text("raise SystemExit(7)")
+    with Agent(tmp_path, forks=forks) as agent:
+        [rank] = agent.run(script)
+        assert rank.end() == 0, rank.output()
+        assert "beside 1" in rank.output()
+
+
 def test_a_script_that_hangs_in_an_exit_handler_can_be_killed(tmp_path: Path) -> None:
     script = tmp_path / "hangs.py"
     script.write_text(HANGS)

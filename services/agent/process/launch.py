@@ -1,7 +1,7 @@
 """The command and the environment with which a rank is started. Pure.
 
-A Python script is started under the plug-in (`python -m hopjob script.py`), which reports its progress to the
-agent. Any other command is started as it is.
+A Python script is started under the plug-in (`python …/hopjob/__main__.py script.py`), which reports its
+progress to the agent. Any other command is started as it is.
 """
 
 import re
@@ -70,9 +70,9 @@ class Script(msgspec.Struct, frozen=True):
     argv: tuple[str, ...]
     """the script or `-m` and the module, and what follows"""
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        return (self.interpreter, *self.flags, "-m", PLUGIN, *self.argv)
+    def command(self, plugin: str) -> tuple[str, ...]:
+        """`plugin`: its folder. It is started by its file: `-m` finds modules in the job's folder first."""
+        return (self.interpreter, *self.flags, f"{plugin}/{PLUGIN}/__main__.py", *self.argv)
 
 
 def command_of(order: StartOrdered, checkpoints: str) -> tuple[str, ...]:

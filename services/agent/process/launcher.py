@@ -210,7 +210,7 @@ class Launcher:
         spec, files = self._order.spec, RankFiles(self._folder, rank)
         of_job = launch.environment(self._order, rank, self.context, last=str(files.last), meeting=meeting)
         of_job["PYTHONPATH"] = launch.search_path(self.context, of_job)
-        command = self._script.command if self._script else self._command
+        command = self._script.command(self.context.plugin) if self._script else self._command
         of_agent = launch.inherited(os.environ)
         start = ProcessSpec(
             command=command,

@@ -31,8 +31,8 @@ CONTEXT = LaunchContext(
 @pytest.mark.parametrize(
     ("command", "started"),
     [
-        ("python train.py --x 1", "python -m hopjob train.py --x 1"),
-        ("/opt/env/bin/python3.11 -u -m lab.train", "/opt/env/bin/python3.11 -u -m hopjob -m lab.train"),
+        ("python train.py --x 1", "python /plugin/hopjob/__main__.py train.py --x 1"),
+        ("/opt/python3.11 -u -m lab.train", "/opt/python3.11 -u /plugin/hopjob/__main__.py -m lab.train"),
         ("python -c pass", ""),
         ("python -m", ""),
         ("python -I train.py", ""),
@@ -44,7 +44,7 @@ CONTEXT = LaunchContext(
 )
 def test_a_python_script_is_started_under_the_plug_in(command: str, started: str) -> None:
     script = script_of(command.split())
-    assert (" ".join(script.command) if script else "") == started
+    assert (" ".join(script.command(CONTEXT.plugin)) if script else "") == started
 
 
 @pytest.mark.parametrize(
