@@ -15,6 +15,8 @@ IMAGE = "hopyard-test-slurm"
 NODES = ("srv-0", "srv-1", "srv-2")
 UP_LIMIT_S = 60.0
 KILL_WAIT_S = 5
+REQUEUE_S = 10
+"""after which a job that is requeued may begin again"""
 
 
 def build() -> None:
@@ -105,6 +107,7 @@ SlurmctldPort={controller}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire={REQUEUE_S}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none

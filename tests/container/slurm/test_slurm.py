@@ -202,8 +202,6 @@ def test_a_job_that_is_requeued_after_it_got_its_successor_gets_no_second_one(sl
     slurm.run("scancel", "--batch", "--signal=USR1", job_id)
     said = until(slurm, f"grep 'goes on' {log}").split()
     slurm.run("scontrol", "requeue", job_id)
-    until(slurm, f"squeue --noheader --jobs={job_id} --format=%r | grep BeginTime")
-    slurm.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
     until(slurm, f"test $(grep --count 'trying again' {log}) = 2 && echo both")
     slurm.run("scancel", "--batch", "--signal=USR1", job_id)
     assert (
