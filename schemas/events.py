@@ -73,6 +73,29 @@ class JobQueued(JobEvent, frozen=True, kw_only=True, tag="job.queued"):
     """samples/s on one GPU, by the types on which it can run"""
 
 
+class JobTypeProfiled(JobEvent, frozen=True, kw_only=True, tag="job.type-profiled"):
+    """The profiler knows the time modules of a profiled job on a further GPU type.
+
+    No node of the type was open when the job was profiled.
+    """
+
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "gpu_type")
+
+    workload: Workload
+    gpu_type: GpuType
+    modules: "TimeModules"
+
+
+class JobTypeEstimated(JobEvent, frozen=True, kw_only=True, tag="job.type-estimated"):
+    """The estimator has estimates for a queued job on a further GPU type, so it can be planned there."""
+
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "gpu_type")
+
+    gpu_type: GpuType
+    single_gpu: Rate
+    """samples/s on one GPU of the type"""
+
+
 class JobRejected(JobEvent, frozen=True, kw_only=True, tag="job.rejected"):
     """The job was accepted, but profiling showed that it runs on no GPU type."""
 
@@ -511,7 +534,8 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
 # ---- the tables ---------------------------------------------------------------------------------------
 
 Fact = (
-    JobSubmitted | JobProfiled | JobQueued | JobRejected | JobStarted | JobPreempted
+    JobSubmitted | JobProfiled | JobTypeProfiled | JobQueued | JobTypeEstimated | JobRejected
+    | JobStarted | JobPreempted
     | JobCompleted | JobFailed | JobCancelled
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused

@@ -15,6 +15,8 @@ from schemas.events import (
     JobQueued,
     JobStarted,
     JobSubmitted,
+    JobTypeEstimated,
+    JobTypeProfiled,
     NodeJoined,
     NodeLost,
     NodeReturned,
@@ -32,6 +34,7 @@ from schemas.events import (
 )
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
+from schemas.measurements import DataMode, TimeModules
 from schemas.placement import ONLY_LOCKSTEP, Configuration, Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Stage, Waiting
 
@@ -108,6 +111,30 @@ def profiled(job_id: str = JOB, *, at: float = 0.0, unusable: Sequence[str] = ()
         known=False,
         unusable={GpuType(kind): "out of memory" for kind in unusable},
     )
+
+
+def type_profiled(job_id: str = JOB, *, at: float = 0.0, gpu_type: GpuType = K80) -> JobTypeProfiled:
+    return JobTypeProfiled(
+        at=at,
+        job_id=JobId(job_id),
+        workload=a_spec().workload,
+        gpu_type=gpu_type,
+        modules=TimeModules(
+            data=(DataMode(probability=1.0, mean_s=0.0, std_s=0.0),),
+            forward_s=0.1,
+            backward_s=0.2,
+            update_s=0.01,
+            parameters=25e6,
+            pattern=1,
+            iterations=30,
+        ),
+    )
+
+
+def type_estimated(
+    job_id: str = JOB, *, at: float = 0.0, gpu_type: GpuType = K80, single_gpu: float = 5.0
+) -> JobTypeEstimated:
+    return JobTypeEstimated(at=at, job_id=JobId(job_id), gpu_type=gpu_type, single_gpu=single_gpu)
 
 
 def queued(
@@ -339,7 +366,9 @@ def whole_life(job_id: str = JOB, *, at: float = 0.0, place: str = PLACE) -> lis
     return [
         joined(at=at),
         *in_queue(job_id, at=at),
-        plan(placement(job_id, place=place), at=at, made_from=4),
+        type_profiled(job_id, at=at),
+        type_estimated(job_id, at=at),
+        plan(placement(job_id, place=place), at=at, made_from=6),
         start_ordered(job_id, at=at + 10, place=place),
         worker_started(job_id, at=at + 20, place=place),
         started(job_id, at=at + 20, place=place),

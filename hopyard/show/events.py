@@ -96,6 +96,10 @@ def _queued(fact: facts.JobQueued) -> str:
     return f"queued, expected to run {duration(fact.age_s)}"
 
 
+def _type_estimated(fact: facts.JobTypeEstimated) -> str:
+    return f"can run on {fact.gpu_type} too, {number(fact.single_gpu)} samples/s on one GPU"
+
+
 def _started(fact: facts.JobStarted) -> str:
     rate = "" if fact.learning_rate is None else f", learning rate {number(fact.learning_rate)}"
     return f"runs on {places(fact.gang)}, {number(fact.global_batch)} samples an iteration{rate}"
@@ -206,6 +210,8 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.JobSubmitted: _submitted,
     facts.JobProfiled: _profiled,
     facts.JobQueued: _queued,
+    facts.JobTypeProfiled: lambda fact: f"known on {fact.gpu_type} too, of which a node has come",
+    facts.JobTypeEstimated: _type_estimated,
     facts.JobRejected: lambda fact: f"rejected: {in_a_line(fact.reason)}",
     facts.JobStarted: _started,
     facts.JobPreempted: _preempted,

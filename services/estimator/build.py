@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from schemas.events import JobQueued
+from schemas.events import JobQueued, JobTypeEstimated
 from schemas.questions import ESTIMATOR, FitLoading, FittedLoading
 from schemas.samples import ThroughputObserved
 from schemas.settings import Settings
@@ -58,7 +58,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         ),
         facts=subjects_of(FOLDS),
         quiet_facts=QUIET,
-        own_facts=(JobQueued,),
+        own_facts=(JobQueued, JobTypeEstimated),
         samples=(ThroughputObserved,),
         samples_kept=BUFFER,
         answers=ESTIMATOR,

@@ -15,6 +15,8 @@ from schemas.cluster import Node
 from schemas.events import (
     JobProfiled,
     JobQueued,
+    JobTypeEstimated,
+    JobTypeProfiled,
     NodeEvent,
     NodeJoined,
 )
@@ -47,7 +49,6 @@ from services.estimator.tasks import (
 from shared.domain import gangs
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, WorkFailed
-from shared.domain.states import JobState
 
 BATCH = 100
 """number of observations from which on they are written at once"""
@@ -83,6 +84,8 @@ class Estimator:
         """a measurement without a request is under way"""
         self._observed: list[ThroughputObserved] = []
         self._ended: list[Execution] = []
+        self._queued: dict[JobId, frozenset[GpuType]] = {}
+        """the types of jobs that were queued a moment ago, until the stream brings that back"""
         self._retries: dict[JobId, None] = {}
         self._due: float | None = None
         """when to write and to try again, cluster time"""
@@ -145,7 +148,7 @@ class Estimator:
             ):
                 self._tried.discard(fact.node.gpu_type)
                 self._set_timer(now)
-            case JobProfiled() if moved:
+            case JobProfiled() | JobTypeProfiled() if moved:
                 return self._learn_modules(fact.job_id)
             case _:
                 pass
@@ -173,8 +176,20 @@ class Estimator:
 
     def _learned(self, learned: Learned, now: float) -> Effects:
         job = self.state.jobs.get(learned.job_id)
-        if job is None or job.state is not JobState.PROFILED:
+        if job is None:
             return []
+        known = job.types or self._queued.get(learned.job_id)
+        if known is not None:
+            return [
+                Publish(JobTypeEstimated(at=now, job_id=learned.job_id, gpu_type=gpu_type, single_gpu=speed))
+                for gpu_type, speed in sorted(learned.single_gpu.items())
+                if gpu_type not in known
+            ]
+        jobs = self.state.jobs
+        self._queued = {
+            one: types for one, types in self._queued.items() if one in jobs and not jobs[one].types
+        }
+        self._queued[learned.job_id] = frozenset(learned.single_gpu)
         queued = JobQueued(
             at=now,
             job_id=learned.job_id,

@@ -7,7 +7,7 @@ from pathlib import Path
 from schemas.accuracy import Execution
 from schemas.archive import header_of
 from schemas.base import Event
-from schemas.events import JobProfiled
+from schemas.events import JobProfiled, JobTypeProfiled
 from schemas.questions import ImportStore
 from schemas.samples import ThroughputObserved
 from services.estimator.folds import FOLDS, fold
@@ -41,8 +41,9 @@ class Remake:
         if type(fact) not in FOLDS:
             return
         moved, execution = fold(self._state, fact)
-        if isinstance(fact, JobProfiled) and moved:
-            self._store.keep(self._state.jobs[fact.job_id].spec.workload, fact.modules)
+        if isinstance(fact, JobProfiled | JobTypeProfiled) and moved:
+            job = self._state.jobs[fact.job_id]
+            self._store.keep(job.spec.workload, job.modules)
         if execution is not None:
             self._executions.append(execution)
             if len(self._executions) == LINES_AT_ONCE:

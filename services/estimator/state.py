@@ -18,6 +18,8 @@ class KnownJob(msgspec.Struct, kw_only=True):
     modules: dict[GpuType, TimeModules] = {}
     """empty: not profiled yet"""
     state: JobState = JobState.SUBMITTED
+    types: frozenset[GpuType] = frozenset()
+    """types of which the facts say how fast it is there; empty: it is not queued yet"""
 
 
 class State(msgspec.Struct, kw_only=True):

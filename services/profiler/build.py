@@ -5,6 +5,7 @@ from functools import partial
 from schemas.events import (
     JobProfiled,
     JobRejected,
+    JobTypeProfiled,
     ProfileFailed,
     ProfilingAdded,
     ProfilingPlanned,
@@ -42,7 +43,14 @@ def build(settings: Settings, ports: Ports) -> Service:
         ),
         facts=subjects_of(FOLDS),
         quiet_facts=frozenset({StartOrdered}),
-        own_facts=(ProfilingPlanned, ProfilingAdded, ProfileFailed, JobProfiled, JobRejected),
+        own_facts=(
+            ProfilingPlanned,
+            ProfilingAdded,
+            ProfileFailed,
+            JobProfiled,
+            JobTypeProfiled,
+            JobRejected,
+        ),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
         close=close,

@@ -17,10 +17,11 @@ import msgspec
 from schemas.base import Event
 from schemas.events import (
     GpusWithheld,
-    JobCancelled,
+    JobEvent,
     JobProfiled,
     JobRejected,
     JobSubmitted,
+    JobTypeProfiled,
     NodeEvent,
     NodeJoined,
     NodeRestored,
@@ -39,9 +40,9 @@ from schemas.measurements import TimeModules
 from schemas.questions import FitLoading, FittedLoading, Refused
 from services.profiler.folds import FOLDS, fold
 from services.profiler.modules import fitted, one_mode
-from services.profiler.needs import Needs, Types, needs_of, types_of
+from services.profiler.needs import Needs, Types, lacks_open_type, needs_of, types_of
 from services.profiler.runs import added_runs, opening_runs
-from services.profiler.state import PendingRun, Rules, State, UnprofiledJob
+from services.profiler.state import KnownJob, PendingRun, Rules, State
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
 from shared.domain.cluster import round_at, round_by
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
@@ -103,6 +104,8 @@ class Profiler:
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
         self._types: Types | None = None
         """None: to be computed again, since a fact about nodes came"""
+        self._late: dict[JobId, None] = {}
+        """profiled jobs that lack a type of which a node is open"""
 
     def handle(self, message: Input, now: float) -> Effects:
         match message:
@@ -141,10 +144,12 @@ class Profiler:
         self._given_up.clear()
         self._fits.clear()
         self._asked.clear()
+        self._look_for_late(self.state.profiled)
         return [
             *self._fit_new(),
             *self._failures(now),
             *self._verdicts(now, self.state.jobs),
+            *self._further_types(now),
             *self._open_round(now),
             *self._look_for_room(now),
         ]
@@ -152,37 +157,56 @@ class Profiler:
     # ---- facts
 
     def _learn(self, fact: Event, now: float) -> Effects:
-        measured_as = self._measured_as(fact) if isinstance(fact, JobProfiled) else None
+        measured_as = self._measured_as(fact) if isinstance(fact, JobProfiled | JobTypeProfiled) else None
         fold(self.state, fact, self._rules)
         if isinstance(fact, NodeEvent):
             self._types = None
+            self._look_for_late(self.state.profiled)
+        elif isinstance(fact, JobEvent | ProfileFailed):
+            self._look_for_late((fact.job_id,))
         if isinstance(fact, ABOUT_RUNS):
             return list(self._failures(now)) if fact.placement_id in self.state.runs else []
         if isinstance(fact, ProfileFailed | ProfileMeasured):
             self._given_up.discard(fact.placement_id)
-        touched = self._touched(fact)
-        if isinstance(fact, JobProfiled) and measured_as is not None:
-            self._forget_fits(measured_as, fact.modules)
-            touched = self._alike(measured_as)
-        return [*self._fit_new(), *self._failures(now), *self._verdicts(now, touched)]
+        touched, further = self._touched(fact), isinstance(fact, NodeEvent)
+        if isinstance(fact, JobProfiled | JobTypeProfiled) and measured_as is not None:
+            known = fact.modules if isinstance(fact, JobProfiled) else (fact.gpu_type,)
+            self._forget_fits(measured_as, known)
+            touched, further = self._alike(measured_as), True
+        return [
+            *self._fit_new(),
+            *self._failures(now),
+            *self._verdicts(now, touched),
+            *(self._further_types(now) if further else ()),
+        ]
 
-    def _measured_as(self, fact: JobProfiled) -> Fingerprint:
+    def _look_for_late(self, job_ids: Iterable[JobId]) -> None:
+        """Enter the jobs that lack a type of which a node is open, and drop the others."""
+        types = self._types_there()
+        for job_id in job_ids:
+            job = self.state.profiled.get(job_id)
+            if job is not None and lacks_open_type(job, types):
+                self._late[job_id] = None
+            else:
+                self._late.pop(job_id, None)
+
+    def _measured_as(self, fact: JobProfiled | JobTypeProfiled) -> Fingerprint:
         """The key of the job's measurements: the one it had before it was profiled, if it was known."""
-        job = self.state.jobs.get(fact.job_id)
+        job = self.state.job(fact.job_id)
         return job.fingerprint if job else self._rules.measured_as(fact.job_id, fact.workload)
 
-    def _touched(self, fact: Event) -> dict[JobId, UnprofiledJob]:
-        """The jobs of which `fact` may have completed the profile, unless it is a `JobProfiled`."""
+    def _touched(self, fact: Event) -> dict[JobId, KnownJob]:
+        """The jobs of which `fact` may have completed the profile, unless it says that one is profiled."""
         jobs = self.state.jobs
         match fact:
             case JobSubmitted(job_id=job_id) | ProfileFailed(job_id=job_id) | ProfileMeasured(job_id=job_id):
                 return {job_id: jobs[job_id]} if job_id in jobs else {}
-            case JobProfiled() | JobCancelled() | JobRejected():
+            case JobEvent():
                 return {}
             case _:
                 return jobs
 
-    def _alike(self, fingerprint: Fingerprint) -> dict[JobId, UnprofiledJob]:
+    def _alike(self, fingerprint: Fingerprint) -> dict[JobId, KnownJob]:
         """The jobs that wait for the same measurements."""
         return {job_id: job for job_id, job in self.state.jobs.items() if job.fingerprint == fingerprint}
 
@@ -197,7 +221,9 @@ class Profiler:
             return []
         last = max(self.state.round, self._opened)
         self._opened, self._opened_at = max(round_at(now, self._round_s), last + 1), now
-        runs = opening_runs(self.state, self._fits, self._types_there(), self._opened, self._rules.attempts)
+        runs = opening_runs(
+            self.state, self._fits, self._types_there(), self._opened, self._rules.attempts, late=self._late
+        )
         return [Publish(ProfilingPlanned(at=now, round=self._opened, runs=runs))]
 
     # ---- within a round
@@ -206,7 +232,7 @@ class Profiler:
         """After a fact that may leave GPUs idle: measure jobs there, now or after `settle_s`."""
         if isinstance(fact, MEASURE_AT_ONCE):
             return self._look_for_room(now)
-        if isinstance(fact, MEASURE_SOON) and self._at_once and self.state.jobs:
+        if isinstance(fact, MEASURE_SOON) and self._at_once and (self.state.jobs or self._late):
             self._look_at = min(self._look_at, now + self._settle_s)
         return []
 
@@ -225,7 +251,7 @@ class Profiler:
         on_the_way = self._last_addition >= self.state.additions or self._opened > self.state.round
         if not self._at_once or on_the_way or self.state.round < 0 or now >= self._boundary():
             return []
-        runs = added_runs(self.state, self._fits, self._types_there(), self._rules.attempts)
+        runs = added_runs(self.state, self._fits, self._types_there(), self._rules.attempts, late=self._late)
         if not runs:
             return []
         self._last_addition = self.state.additions
@@ -249,7 +275,7 @@ class Profiler:
 
     def _failure(self, run: PendingRun, reason: str, now: float) -> Effect:
         plan = run.plan
-        job = self.state.jobs.get(plan.job_id)
+        job = self.state.job(plan.job_id)
         tries = job.failed_runs.get(plan.gpu_type, 0) if job else 0
         return Publish(
             ProfileFailed(
@@ -278,14 +304,14 @@ class Profiler:
         if gpu_type in self.state.raw.get(fingerprint, {}):
             unhidden = unhidden_share(modules.parameters, self._bucket_bytes)
             self._fits[fingerprint, gpu_type] = msgspec.structs.replace(modules, unhidden=unhidden)
-        return list(self._verdicts(now, self._alike(fingerprint)))
+        return [*self._verdicts(now, self._alike(fingerprint)), *self._further_types(now)]
 
     def _forget_fits(self, fingerprint: Fingerprint, gpu_types: Iterable[GpuType]) -> None:
         for gpu_type in gpu_types:
             self._fits.pop((fingerprint, gpu_type), None)
             self._asked.discard((fingerprint, gpu_type))
 
-    def _verdicts(self, now: float, jobs: dict[JobId, UnprofiledJob]) -> Iterator[Effect]:
+    def _verdicts(self, now: float, jobs: dict[JobId, KnownJob]) -> Iterator[Effect]:
         if not jobs:
             return
         types = self._types_there()
@@ -297,6 +323,23 @@ class Profiler:
                 yield Publish(_profiled(job_id, job, needs, now))
             elif needs.failed:
                 yield Publish(JobRejected(at=now, job_id=job_id, reason=_unusable(needs.excluded)))
+
+    def _further_types(self, now: float) -> Iterator[Effect]:
+        """What is known by now of types that profiled jobs lack."""
+        types = self._types_there()
+        for job_id in self._late:
+            job = self.state.profiled[job_id]
+            usable = needs_of(job, self.state, self._fits, types, self._rules.attempts).usable
+            for gpu_type in sorted(usable.keys() & types.open - job.types):
+                yield Publish(
+                    JobTypeProfiled(
+                        at=now,
+                        job_id=job_id,
+                        workload=job.spec.workload,
+                        gpu_type=gpu_type,
+                        modules=usable[gpu_type],
+                    )
+                )
 
     def _types_there(self) -> Types:
         if self._types is None:
@@ -326,7 +369,7 @@ def _about_loading(message: Asked | FittedTimes | WorkFailed) -> Effect:
     raise AssertionError(message)
 
 
-def _profiled(job_id: JobId, job: UnprofiledJob, needs: Needs, now: float) -> JobProfiled:
+def _profiled(job_id: JobId, job: KnownJob, needs: Needs, now: float) -> JobProfiled:
     return JobProfiled(
         at=now,
         job_id=job_id,

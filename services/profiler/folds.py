@@ -4,16 +4,19 @@ A run leaves the state when its `ProfileMeasured` or `ProfileFailed` is in the s
 run (a lost node, a refusal), the fold only marks it as failed; the core then publishes the `ProfileFailed`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from schemas.base import Event
 from schemas.events import (
     GpusWithheld,
     JobCancelled,
+    JobCompleted,
+    JobFailed,
     JobProfiled,
     JobRejected,
     JobSubmitted,
+    JobTypeProfiled,
     NodeDrained,
     NodeJoined,
     NodeLost,
@@ -34,7 +37,7 @@ from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.measurements import Measured
 from services.profiler.modules import objection
 from services.profiler.needs import allowed_types, types_of
-from services.profiler.state import Exclusion, PendingRun, Rules, State, UnprofiledJob
+from services.profiler.state import Exclusion, KnownJob, PendingRun, Rules, State
 from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
 
@@ -57,7 +60,7 @@ def fold(state: State, fact: Event, rules: Rules) -> None:
 
 def _submitted(state: State, fact: JobSubmitted, rules: Rules) -> None:
     fingerprint = rules.measured_as(fact.job_id, fact.spec.workload)
-    state.jobs[fact.job_id] = UnprofiledJob(spec=fact.spec, fingerprint=fingerprint)
+    state.jobs[fact.job_id] = KnownJob(spec=fact.spec, fingerprint=fingerprint)
 
 
 def _profiled(state: State, fact: JobProfiled, rules: Rules) -> None:
@@ -68,18 +71,33 @@ def _profiled(state: State, fact: JobProfiled, rules: Rules) -> None:
         unfit = {gpu_type: one.reason for gpu_type, one in job.excluded.items() if one.whole_workload}
         if unfit:
             _remember(state.unfit, fingerprint, unfit)
-    raw = state.raw.get(fingerprint, {})
-    left = {gpu_type: one for gpu_type, one in raw.items() if gpu_type not in fact.modules}
-    state.raw.pop(fingerprint, None)
+        job.types = frozenset(fact.modules)
+        state.profiled[fact.job_id] = job
+    _drop_raw(state, fingerprint, fact.modules)
+
+
+def _type_profiled(state: State, fact: JobTypeProfiled, rules: Rules) -> None:
+    fingerprint = rules.measured_as(fact.job_id, fact.workload)
+    _remember(state.modules, fingerprint, {fact.gpu_type: fact.modules})
+    if (job := state.profiled.get(fact.job_id)) is not None:
+        job.types |= {fact.gpu_type}
+    _drop_raw(state, fingerprint, {fact.gpu_type})
+
+
+def _drop_raw(state: State, fingerprint: Fingerprint, published: Collection[GpuType]) -> None:
+    """Drop the measurements whose time modules are published."""
+    raw = state.raw.pop(fingerprint, {})
+    left = {gpu_type: one for gpu_type, one in raw.items() if gpu_type not in published}
     if left:
         state.raw[fingerprint] = left
 
 
-def _dropped(state: State, fact: JobCancelled | JobRejected, _: Rules) -> None:
+def _ended(state: State, fact: JobCancelled | JobRejected | JobCompleted | JobFailed, _: Rules) -> None:
     state.jobs.pop(fact.job_id, None)
+    state.profiled.pop(fact.job_id, None)
     for run in state.runs.values():
         if run.plan.job_id == fact.job_id:
-            _excuse(run, "the job was withdrawn")
+            _excuse(run, "the job has ended")
 
 
 # ---- runs
@@ -96,18 +114,18 @@ def _added(state: State, fact: ProfilingAdded, _: Rules) -> None:
     state.additions = max(state.additions, fact.number + 1)
     _expect(state, fact)
     for plan in fact.runs:
-        if plan.job_id in state.jobs:
-            state.jobs[plan.job_id].added.append(plan.gpu_type)
+        if (job := state.job(plan.job_id)) is not None:
+            job.added.append(plan.gpu_type)
 
 
 def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
     for plan in fact.runs:
-        job, known = state.jobs.get(plan.job_id), state.nodes.get(plan.node_id)
+        job, known = state.job(plan.job_id), state.nodes.get(plan.node_id)
         fingerprint = job.fingerprint if job else Fingerprint("")
         run = PendingRun(plan=plan, fingerprint=fingerprint, planned_at=fact.at)
         state.runs[plan.placement_id] = run
         if job is None:
-            _excuse(run, "the job was withdrawn")
+            _excuse(run, "the job has ended")
         elif known is None or not known.alive:
             _excuse(run, "the node is lost")
 
@@ -145,7 +163,7 @@ def _end(state: State, placement_id: PlacementId) -> PendingRun | None:
 def _measured(state: State, fact: ProfileMeasured, rules: Rules) -> None:
     if not _is_asked(state, fact):
         return
-    run, job = _end(state, fact.placement_id), state.jobs.get(fact.job_id)
+    run, job = _end(state, fact.placement_id), state.job(fact.job_id)
     measurement = Measured(
         data_s=fact.data_s,
         forward_s=fact.forward_s,
@@ -176,7 +194,7 @@ def _failed(state: State, fact: ProfileFailed, rules: Rules) -> None:
     run = _end(state, fact.placement_id) if _is_asked(state, fact) else None
     if run is None:
         return
-    job = state.jobs.get(fact.job_id)
+    job = state.job(fact.job_id)
     if fact.absent and job is not None:
         job.absent[fact.node_id] = fact.reason
         job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
@@ -185,7 +203,7 @@ def _failed(state: State, fact: ProfileFailed, rules: Rules) -> None:
         _count_failure(job, fact.gpu_type, Exclusion(fact.reason, fact.whole_workload), limit)
 
 
-def _count_failure(job: UnprofiledJob | None, gpu_type: GpuType, exclusion: Exclusion, attempts: int) -> None:
+def _count_failure(job: KnownJob | None, gpu_type: GpuType, exclusion: Exclusion, attempts: int) -> None:
     if job is None:
         return
     job.failed_runs[gpu_type] = job.failed_runs.get(gpu_type, 0) + 1
@@ -265,8 +283,11 @@ Fold = Callable[[State, Any, Rules], None]
 FOLDS: dict[type[Event], Fold] = {
     JobSubmitted: _submitted,
     JobProfiled: _profiled,
-    JobRejected: _dropped,
-    JobCancelled: _dropped,
+    JobTypeProfiled: _type_profiled,
+    JobRejected: _ended,
+    JobCancelled: _ended,
+    JobCompleted: _ended,
+    JobFailed: _ended,
     ProfilingPlanned: _planned,
     ProfilingAdded: _added,
     ProfileMeasured: _measured,

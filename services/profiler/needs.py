@@ -6,7 +6,8 @@ import msgspec
 
 from schemas.ids import Fingerprint, GpuType
 from schemas.measurements import TimeModules
-from services.profiler.state import State, UnprofiledJob
+from services.profiler.state import KnownJob, State
+from shared.domain import gangs
 
 Modules = Mapping[tuple[Fingerprint, GpuType], TimeModules]
 """time modules by workload and type that are fitted and not yet published"""
@@ -37,6 +38,8 @@ class Types(msgspec.Struct, frozen=True):
     """all types that nodes ever had, in alphabetical order"""
     open: frozenset[GpuType]
     """types of the nodes on which something may start now"""
+    alive: frozenset[GpuType]
+    """types of the nodes that are there, drained or not"""
 
 
 def types_of(state: State) -> Types:
@@ -44,19 +47,21 @@ def types_of(state: State) -> Types:
     return Types(
         seen=tuple(sorted({known.node.gpu_type for known in nodes})),
         open=frozenset([known.node.gpu_type for known in nodes if known.usable]),
+        alive=frozenset([known.node.gpu_type for known in nodes if known.alive]),
     )
 
 
-def allowed_types(job: UnprofiledJob, types: Types) -> tuple[GpuType, ...]:
+def allowed_types(job: KnownJob, types: Types) -> tuple[GpuType, ...]:
     """The types that the user named, or all that were ever seen, in alphabetical order."""
     return job.spec.gpu_types or types.seen
 
 
-def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, patience: int) -> Needs:
+def needs_of(job: KnownJob, state: State, fits: Modules, types: Types, patience: int) -> Needs:
     """What is known about `job` on each type.
 
     If a type has no open node, the job waits for it during `patience` rounds, provided that the job names the
-    type or can use no other. After that, or at once if the job does not wait, the type is excluded.
+    type or can use no other. After that, or at once if the job does not wait, it goes without the type; but a
+    job that can use no other type waits for as long as a node of the type is there and drained.
     """
     published = state.modules.get(job.fingerprint, {})
     raw = state.raw.get(job.fingerprint, {})
@@ -77,13 +82,32 @@ def needs_of(job: UnprofiledJob, state: State, fits: Modules, types: Types, pati
             (wanted if gpu_type in types.open else away).append(gpu_type)
     failed = bool(excluded)
     for gpu_type in away:
-        if job.rounds_without_node.get(gpu_type, 0) < patience and (job.spec.gpu_types or not usable):
-            pending = True
+        if job.rounds_without_node.get(gpu_type, 0) < patience:
+            pending |= bool(job.spec.gpu_types) or not usable
+        else:
+            pending |= gpu_type in types.alive and not usable
         excluded[gpu_type] = "no node of this type can take a measurement"
     return Needs(usable=usable, excluded=excluded, failed=failed, wanted=tuple(wanted), pending=pending)
 
 
-def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
+def lacks_open_type(job: KnownJob, types: Types) -> bool:
+    """Whether a node is open of a type on which a profiled job could be measured, and was not."""
+    allowed = types.open.intersection(job.spec.gpu_types) if job.spec.gpu_types else types.open
+    return not allowed - job.types <= job.excluded.keys()
+
+
+def can_be_measured(job: KnownJob, state: State) -> bool:
+    """Whether a measurement of the job may run beside its training.
+
+    It may if the job is not profiled yet, so that it does not train; or if its script attaches, since it then
+    writes no checkpoint while it is measured. Copies are merged of such scripts only. Any other script may
+    write files that the training one uses.
+    """
+    published = state.modules.get(job.fingerprint, {})
+    return not job.types or all(gangs.merges_copies(modules.modes) for modules in published.values())
+
+
+def _absence(job: KnownJob, state: State, gpu_type: GpuType) -> str | None:
     """Why the job cannot be started on a type: its program is missing there. None: perhaps it can.
 
     It counts as missing if enough nodes lack it, and none of the type is measuring the workload. Enough are
@@ -103,7 +127,7 @@ def _absence(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
     return f"on {', '.join(sorted(job.absent))}: {next(iter(job.absent.values()))}"
 
 
-def _exclusion(job: UnprofiledJob, state: State, gpu_type: GpuType) -> str | None:
+def _exclusion(job: KnownJob, state: State, gpu_type: GpuType) -> str | None:
     """Why the job, or its workload, is excluded from a type."""
     if gpu_type in job.excluded:
         return job.excluded[gpu_type].reason

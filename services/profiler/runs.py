@@ -1,6 +1,7 @@
 """Chooses the measurements that begin a round, those that are added to it, and their nodes. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from urllib.parse import quote
 
 import msgspec
@@ -8,10 +9,13 @@ import msgspec
 from schemas.cluster import Node
 from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
-from services.profiler.needs import Modules, Types, needs_of
-from services.profiler.state import State, UnprofiledJob
+from services.profiler.needs import Modules, Types, can_be_measured, needs_of
+from services.profiler.state import KnownJob, State
 
 PREFIX = "profile-"
+
+Lacking = tuple[JobId, KnownJob, GpuType]
+"""a job, and a type on which it still has to be measured"""
 
 
 class _Room(msgspec.Struct):
@@ -27,31 +31,35 @@ class _Room(msgspec.Struct):
 
 
 def opening_runs(
-    state: State, fits: Modules, types: Types, round_number: int, patience: int
+    state: State, fits: Modules, types: Types, round_number: int, patience: int, *, late: Iterable[JobId] = ()
 ) -> tuple[ProfileRun, ...]:
     """The measurements that a round begins with. They may take GPUs from jobs that train.
 
     A type is measured on the node with the most idle GPUs or, when no GPU of the type is idle, on the node
     with the most GPUs; the lowest id breaks ties. A GPU gets at most one measurement. A measurement for which
-    no GPU is left waits for the next round.
+    no GPU is left waits for the next round. `late`: profiled jobs that lack a type.
     """
-    return _runs(state, fits, types, patience, str(round_number), idle_only=False)
+    lacking = _lacking(state, fits, types, patience, late)
+    return _runs(state, lacking, str(round_number), idle_only=False)
 
 
-def added_runs(state: State, fits: Modules, types: Types, patience: int) -> tuple[ProfileRun, ...]:
+def added_runs(
+    state: State, fits: Modules, types: Types, patience: int, *, late: Iterable[JobId] = ()
+) -> tuple[ProfileRun, ...]:
     """Measurements to add within a round, on idle GPUs only; at most one for each job and type."""
-    return _runs(state, fits, types, patience, f"{state.round}-{state.additions}", idle_only=True)
+    lacking = _lacking(state, fits, types, patience, late)
+    fresh = (one for one in lacking if one[2] not in one[1].added)
+    return _runs(state, fresh, f"{state.round}-{state.additions}", idle_only=True)
 
 
 def _runs(
-    state: State, fits: Modules, types: Types, patience: int, serial: str, *, idle_only: bool
+    state: State, lacking: Iterable[Lacking], serial: str, *, idle_only: bool
 ) -> tuple[ProfileRun, ...]:
-    """A measurement for each type that a job still needs, in the order of the jobs' submission.
+    """A measurement for each type that a job still needs, in the order given.
 
     Jobs of one workload share its measurements.
     """
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
-    lacking = _lacking(state, fits, types, patience, idle_only=idle_only)
     rooms: list[_Room] | None = None
     planned: list[ProfileRun] = []
     for job_id, job, gpu_type in lacking:
@@ -70,12 +78,13 @@ def _runs(
 
 
 def _lacking(
-    state: State, fits: Modules, types: Types, patience: int, *, idle_only: bool
-) -> Iterator[tuple[JobId, UnprofiledJob, GpuType]]:
-    """Jobs and the types on which each still has to be measured."""
-    for job_id, job in state.jobs.items():
-        for gpu_type in needs_of(job, state, fits, types, patience).wanted:
-            if not (idle_only and gpu_type in job.added):
+    state: State, fits: Modules, types: Types, patience: int, late: Iterable[JobId]
+) -> Iterator[Lacking]:
+    """Jobs and the types on which each still has to be measured; the late jobs come last."""
+    jobs = chain(state.jobs.items(), ((job_id, state.profiled[job_id]) for job_id in late))
+    for job_id, job in jobs:
+        if can_be_measured(job, state):
+            for gpu_type in needs_of(job, state, fits, types, patience).wanted:
                 yield job_id, job, gpu_type
 
 

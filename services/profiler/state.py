@@ -28,8 +28,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         return Fingerprint(job_id) if self.every_job else workload.fingerprint
 
 
-class UnprofiledJob(msgspec.Struct, kw_only=True):
-    """A job that is not profiled yet."""
+class KnownJob(msgspec.Struct, kw_only=True):
+    """An unfinished job."""
 
     spec: JobSpec
     fingerprint: Fingerprint
@@ -44,6 +44,8 @@ class UnprofiledJob(msgspec.Struct, kw_only=True):
     """nodes that lack its program, script, folder or image, each with its agent's message"""
     measured: bool = False
     """whether a run of this job, not only of another job of its workload, brought measurements"""
+    types: frozenset[GpuType] = frozenset()
+    """types on which it is profiled; empty: it is not profiled yet"""
 
 
 class PendingRun(msgspec.Struct, kw_only=True):
@@ -66,8 +68,10 @@ class State(msgspec.Struct, kw_only=True):
     """when it was opened; None: that was not kept, or there is none"""
     additions: int = 0
     """how often runs were added within a round"""
-    jobs: dict[JobId, UnprofiledJob] = {}
+    jobs: dict[JobId, KnownJob] = {}
     """not profiled yet, in the order of submission"""
+    profiled: dict[JobId, KnownJob] = {}
+    """profiled, and unfinished: they may still lack types whose nodes come later"""
     runs: dict[PlacementId, PendingRun] = {}
     ended: dict[PlacementId, ProfileRun] = {}
     """the last runs that ended; their measurements may arrive late"""
@@ -79,3 +83,7 @@ class State(msgspec.Struct, kw_only=True):
     modules: dict[Fingerprint, dict[GpuType, TimeModules]] = {}
     unfit: dict[Fingerprint, dict[GpuType, str]] = {}
     """by workload: types on which it does not run although it runs on others, and why"""
+
+    def job(self, job_id: JobId) -> KnownJob | None:
+        """The job, profiled or not."""
+        return self.jobs.get(job_id) or self.profiled.get(job_id)

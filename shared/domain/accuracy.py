@@ -22,6 +22,7 @@ from schemas.events import (
     JobFailed,
     JobPreempted,
     JobProfiled,
+    JobTypeProfiled,
     NodeLost,
     PlanPublished,
     StartOrdered,
@@ -84,6 +85,11 @@ def _profile(known: Executions, fact: JobProfiled) -> None:
     if fact.modules:
         modes = (len(modules.data) for modules in fact.modules.values())
         known.unstable[fact.workload.fingerprint] = max(modes) > 1
+
+
+def _type_profile(known: Executions, fact: JobTypeProfiled) -> None:
+    if len(fact.modules.data) > 1:
+        known.unstable[fact.workload.fingerprint] = True
 
 
 def _plan(known: Executions, fact: PlanPublished) -> None:
@@ -191,6 +197,7 @@ def _name(order: StartOrdered) -> PlacementId:
 
 FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobProfiled: _profile,
+    JobTypeProfiled: _type_profile,
     PlanPublished: _plan,
     StartOrdered: _order,
     WorkerStarted: _restore,

@@ -257,6 +257,11 @@ def known_modes(found: Collection[str]) -> tuple[str, ...]:
     return tuple([name for name in NAMES if name in found or name == LOCKSTEP.tag()]) if found else ()
 
 
+def merges_copies(modes: Collection[str]) -> bool:
+    """Whether copies of a script that trains in these modes can be merged; no names mean any mode."""
+    return not modes or Forked.tag() in modes
+
+
 # ---- what holds in every mode
 
 

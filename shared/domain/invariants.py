@@ -13,6 +13,7 @@ from schemas.codec import Malformed, decode_fact, decode_sample
 from schemas.events import (
     JobProfiled,
     JobSubmitted,
+    JobTypeProfiled,
     NodeJoined,
     PlanPublished,
     PolicyChosen,
@@ -59,6 +60,10 @@ def _profiled(fact: JobProfiled) -> str:
     if not all(modules.data for modules in fact.modules.values()):
         return "time modules without a way to load data"
     return "a type that is usable and not" if fact.modules.keys() & fact.unusable.keys() else ""
+
+
+def _type_profiled(fact: JobTypeProfiled) -> str:
+    return "" if fact.modules.data else "time modules without a way to load data"
 
 
 def _measured(fact: ProfileMeasured) -> str:
@@ -111,6 +116,7 @@ def _once(names: Iterable[object]) -> bool:
 LOOKS: Mapping[type[Message], Callable[[Any], str]] = {
     JobSubmitted: _submitted,
     JobProfiled: _profiled,
+    JobTypeProfiled: _type_profiled,
     ProfileMeasured: _measured,
     ProfilingPlanned: _runs,
     ProfilingAdded: _runs,

@@ -13,6 +13,8 @@ from schemas.events import (
     JobRejected,
     JobStarted,
     JobSubmitted,
+    JobTypeEstimated,
+    JobTypeProfiled,
 )
 
 
@@ -48,14 +50,21 @@ MOVES: dict[type[Event], tuple[frozenset[JobState | None], JobState]] = {
 }
 """fact → (states that the job may be in before, state after it); None: the job is not known"""
 
+STAYS: dict[type[Event], frozenset[JobState]] = {
+    JobTypeProfiled: frozenset({S.PROFILED, S.RUNNING, *WAITING}),
+    JobTypeEstimated: frozenset({S.RUNNING, *WAITING}),
+}
+"""fact → states that the job may be in, and stays in"""
+
 
 class IllegalMove(ValueError):
     """A fact about a job that cannot follow from the state the job is in."""
 
 
 def next_state(state: JobState | None, fact: Event) -> JobState:
-    """The state after `fact`. Raises IllegalMove where the table has no such move."""
-    allowed, after = MOVES[type(fact)]
-    if state not in allowed:
+    """The state after `fact`. Raises IllegalMove where the tables have no such move."""
+    stays = STAYS.get(type(fact))
+    allowed, after = MOVES[type(fact)] if stays is None else (stays, state)
+    if state not in allowed or after is None:
         raise IllegalMove(f"{fact.tag()} finds the job {state or 'unknown'}")
     return after

@@ -16,6 +16,8 @@ from schemas.events import (
     JobRejected,
     JobStarted,
     JobSubmitted,
+    JobTypeEstimated,
+    JobTypeProfiled,
     NodeDrained,
     NodeEvent,
     NodeJoined,
@@ -38,7 +40,8 @@ from schemas.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from schemas.ids import NodeId, PlacementId
+from schemas.ids import GpuType, NodeId, PlacementId
+from schemas.measurements import TimeModules
 from schemas.plans import Placement, PlanKind
 from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
 from shared.domain import gangs
@@ -105,24 +108,41 @@ def _profiled(state: State, fact: JobProfiled) -> None:
     if (job := _moved(state, fact)) and fact.modules:
         parameters = max(modules.parameters for modules in fact.modules.values())
         job.gradient_bytes = BYTES_PER_PARAMETER * parameters
-        job.memory_share = {
-            gpu_type: modules.memory_share
-            for gpu_type, modules in sorted(fact.modules.items())
-            if modules.memory_share is not None
-        }
-        job.batch_most = {
-            gpu_type: gangs.batch_most(job.batch_size, share) for gpu_type, share in job.memory_share.items()
-        }
+        _took_memory(job, fact.modules)
         found = [set(modules.modes) for modules in fact.modules.values() if modules.modes]
         if found and not job.modes:  # modes in the job's file take precedence over measured ones
             job.modes = tuple(sorted(set.intersection(*found)))
 
 
+def _took_memory(job: TrackedJob, modules: Mapping[GpuType, TimeModules]) -> None:
+    """Enter how much memory the job took on these types."""
+    found = {gpu_type: one.memory_share for gpu_type, one in modules.items() if one.memory_share is not None}
+    job.memory_share = dict(sorted((job.memory_share | found).items()))
+    job.batch_most = {
+        gpu_type: gangs.batch_most(job.batch_size, share) for gpu_type, share in job.memory_share.items()
+    }
+
+
 def _queued(state: State, fact: JobQueued) -> None:
     if job := _moved(state, fact):
         job.age_s, job.sensitivity = fact.age_s, fact.sensitivity
-        job.single_gpu = dict(sorted(fact.single_gpu.items()))
-        job.gpu_types = tuple(job.single_gpu)
+        _is_as_fast(job, fact.single_gpu)
+
+
+def _is_as_fast(job: TrackedJob, single_gpu: dict[GpuType, float]) -> None:
+    """Enter how fast the job is on one GPU of these types."""
+    job.single_gpu = dict(sorted((job.single_gpu | single_gpu).items()))
+    job.gpu_types = tuple(job.single_gpu)
+
+
+def _type_profiled(state: State, fact: JobTypeProfiled) -> None:
+    if job := state.jobs.get(fact.job_id):
+        _took_memory(job, {fact.gpu_type: fact.modules})
+
+
+def _type_estimated(state: State, fact: JobTypeEstimated) -> None:
+    if job := state.jobs.get(fact.job_id):
+        _is_as_fast(job, {fact.gpu_type: fact.single_gpu})
 
 
 def _started(state: State, fact: JobStarted) -> None:
@@ -380,6 +400,8 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
     JobProfiled: _profiled,
     JobQueued: _queued,
+    JobTypeProfiled: _type_profiled,
+    JobTypeEstimated: _type_estimated,
     JobStarted: _started,
     JobPreempted: _preempted,
     JobCompleted: _ended,

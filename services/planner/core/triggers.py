@@ -11,6 +11,8 @@ from schemas.events import (
     JobQueued,
     JobStarted,
     JobSubmitted,
+    JobTypeEstimated,
+    JobTypeProfiled,
     NodeDrained,
     NodeJoined,
     NodeRestored,
@@ -31,6 +33,7 @@ from services.planner.policies.contract.decision import Trigger
 
 TRIGGERS: dict[type[Event], Trigger] = {
     JobQueued: Trigger.ARRIVAL,
+    JobTypeEstimated: Trigger.ARRIVAL,
     JobPreempted: Trigger.FREED,
     JobCompleted: Trigger.FREED,
     JobFailed: Trigger.FREED,
@@ -47,7 +50,10 @@ TRIGGERS: dict[type[Event], Trigger] = {
 }
 
 CALLS_FOR_NOTHING: frozenset[type[Event]] = frozenset(
-    {JobSubmitted, JobProfiled, JobStarted, StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed}
+    {
+        *(JobSubmitted, JobProfiled, JobTypeProfiled, JobStarted),
+        *(StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed),
+    }
 )
 """facts that call for no plan and do not change when one is due; most facts are such"""
 

@@ -21,6 +21,7 @@ from schemas.events import (
     JobQueued,
     JobStarted,
     JobSubmitted,
+    JobTypeProfiled,
     NodeJoined,
     NodeLost,
     PlacementRefused,
@@ -233,6 +234,8 @@ class Log:
                 job.spec = fact.spec
             case JobProfiled():
                 job.unusable = frozenset(fact.unusable)
+            case JobTypeProfiled():
+                job.unusable = frozenset(job.unusable) - {fact.gpu_type}
             case JobQueued():
                 job.queued = job.queued or seq
             case JobStarted() if job.spec and not job.spec.preemptible:

@@ -11,6 +11,7 @@ from schemas.events import (
     JobRejected,
     JobStarted,
     JobSubmitted,
+    JobTypeEstimated,
     PreemptReason,
 )
 from schemas.ids import PlacementId
@@ -53,6 +54,11 @@ def profile(ledger: Ledger, fact: JobProfiled) -> None:
 def queue(ledger: Ledger, fact: JobQueued) -> None:
     if record := _move(ledger, fact):
         record.age_s, record.single_gpu = fact.age_s, fact.single_gpu
+
+
+def enter_type(ledger: Ledger, fact: JobTypeEstimated) -> None:
+    if record := ledger.jobs.get(fact.job_id):
+        record.single_gpu = record.single_gpu | {fact.gpu_type: fact.single_gpu}
 
 
 def start(ledger: Ledger, fact: JobStarted) -> None:

@@ -8,7 +8,14 @@ from schemas.accuracy import AccuracyReport
 from schemas.base import Event, Sample
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
-from schemas.events import JobCancelled, JobCompleted, JobQueued, NodeLost
+from schemas.events import (
+    JobCancelled,
+    JobCompleted,
+    JobQueued,
+    JobTypeEstimated,
+    JobTypeProfiled,
+    NodeLost,
+)
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
 from schemas.plans import Layer
@@ -312,6 +319,49 @@ def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> No
         driver.core.handle(fact, fact.at)  # the effects are dropped
     driver.perform(driver.core.resume(100.0))
     assert [type(fact) for fact in driver.published] == [JobQueued]
+
+
+def further(driver: Driver) -> list[tuple[str, float]]:
+    return [
+        (fact.gpu_type, fact.single_gpu) for fact in driver.published if isinstance(fact, JobTypeEstimated)
+    ]
+
+
+def on_b() -> JobTypeProfiled:
+    return JobTypeProfiled(
+        at=7.0, job_id=JobId("j1"), workload=workload(), gpu_type=GpuType("B"), modules=modules(forward_s=0.8)
+    )
+
+
+def test_a_job_gets_estimates_on_a_type_that_is_profiled_later() -> None:
+    driver = ready().tell(joined(node("b0", "B")), on_b())
+    [(gpu_type, speed)] = further(driver)
+    [_, on_a_and_b] = [driver.ask(question()), driver.ask(question(nodes=("b0",)))]
+    assert gpu_type == "B"
+    assert throughput(on_a_and_b) == pytest.approx([speed])
+    assert len([fact for fact in driver.published if isinstance(fact, JobQueued)]) == 1
+
+
+def test_a_type_that_is_profiled_before_the_job_is_known_to_be_queued_is_not_lost() -> None:
+    """The stream has not brought `JobQueued` back when the second work is done."""
+    driver = Driver()
+    for fact in (joined(), joined(node("b0", "B")), submitted()):
+        driver.core.handle(fact, 0.0)
+    works = [*driver.core.handle(profiled(), 0.0), *driver.core.handle(on_b(), 0.0)]
+    effects: list[Effect] = []
+    for work in works:
+        assert isinstance(work, Work)
+        assert isinstance(work.task, Learn)
+        effects += driver.core.handle(driver.workers.learn(work.task), 0.0)
+    facts = [effect.event for effect in effects if isinstance(effect, Publish)]
+    assert [type(fact) for fact in facts] == [JobQueued, JobTypeEstimated]
+
+
+def test_a_restart_publishes_no_type_twice() -> None:
+    before, after = ready().tell(joined(node("b0", "B")), on_b()), Driver()
+    after.core.state = msgspec.msgpack.decode(msgspec.msgpack.encode(before.core.state), type=State)
+    after.perform(after.core.resume(100.0))
+    assert after.published == []
 
 
 # ---- the prediction log, refinement, calibration

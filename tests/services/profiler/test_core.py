@@ -318,7 +318,7 @@ def test_a_cancelled_job_is_dropped_with_its_runs() -> None:
     driver = Driver().tell(joined(), submitted())
     driver.next_round()
     driver.tell(cancelled())
-    assert driver.all(ProfileFailed)[0].reason == "the job was withdrawn"
+    assert driver.all(ProfileFailed)[0].reason == "the job has ended"
     assert driver.next_round() == ()
     assert not driver.core.state.runs
 

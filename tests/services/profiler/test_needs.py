@@ -6,7 +6,7 @@ from schemas.events import NodeDrained, ProfileRun
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.measurements import TimeModules
 from services.profiler.needs import Needs, needs_of, types_of
-from services.profiler.state import Exclusion, PendingRun, State, UnprofiledJob
+from services.profiler.state import Exclusion, KnownJob, PendingRun, State
 from shared.domain.nodes import fold_node, known_node
 from tests.services.profiler.profiler_builders import joined, lost, measurement, spec, workload
 
@@ -32,15 +32,20 @@ def drain(state: State, *nodes: str) -> None:
         fold_node(state.nodes, NodeDrained(at=1.0, node_id=NodeId(node_id)), known_node)
 
 
-def job(*gpu_types: str, **fields: object) -> UnprofiledJob:
-    made = UnprofiledJob(spec=spec(gpu_types=gpu_types), fingerprint=OURS)
+def lose(state: State, *nodes: str) -> None:
+    for node_id in nodes:
+        fold_node(state.nodes, lost(node_id), known_node)
+
+
+def job(*gpu_types: str, **fields: object) -> KnownJob:
+    made = KnownJob(spec=spec(gpu_types=gpu_types), fingerprint=OURS)
     for name, value in fields.items():
         setattr(made, name, value)
     return made
 
 
 def needs(
-    state: State, one: UnprofiledJob, *, fits: dict[GpuType, TimeModules] | None = None, patience: int = 3
+    state: State, one: KnownJob, *, fits: dict[GpuType, TimeModules] | None = None, patience: int = 3
 ) -> Needs:
     found = {(OURS, gpu_type): modules for gpu_type, modules in (fits or {}).items()}
     return needs_of(one, state, found, types_of(state), patience)
@@ -49,10 +54,12 @@ def needs(
 def test_types_are_those_that_nodes_ever_had_and_open_those_that_may_start_something() -> None:
     state = state_of(n1="B", n2="A", n3="A", n4="C")
     drain(state, "n2")
-    fold_node(state.nodes, lost("n4"), known_node)
+    lose(state, "n4")
     types = types_of(state)
     assert types.seen == (A, B, C)
-    assert types.open == frozenset({A, B})
+    assert types.open == types.alive == frozenset({A, B})
+    drain(state, "n3")
+    assert (types_of(state).open, types_of(state).alive) == (frozenset({B}), frozenset({A, B}))
 
 
 def test_a_job_that_names_no_type_wants_all_that_were_seen() -> None:
@@ -100,7 +107,7 @@ def test_a_type_on_which_the_job_or_its_workload_failed_is_excluded() -> None:
 @pytest.mark.parametrize(("rounds", "pending"), [(0, True), (2, True), (3, False), (4, False)])
 def test_a_type_that_the_job_names_is_waited_for_during_its_patience(rounds: int, pending: bool) -> None:  # noqa: FBT001
     state = state_of(n1="A")
-    drain(state, "n1")
+    lose(state, "n1")
     for named in (("A",), ()):  # it names the type, or can use no other
         found = needs(state, job(*named, rounds_without_node={A: rounds}))
         assert (found.excluded, found.wanted, found.failed) == ({A: NO_NODE}, (), False)
@@ -109,9 +116,22 @@ def test_a_type_that_the_job_names_is_waited_for_during_its_patience(rounds: int
 
 def test_a_type_is_waited_for_from_the_first_round_on_unless_there_is_no_patience() -> None:
     state = state_of(n1="A")
-    drain(state, "n1")
+    lose(state, "n1")
     assert needs(state, job("A"), patience=1).pending
     assert needs(state, job("A"), patience=0).settled
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_job_that_can_use_no_other_type_waits_while_nodes_of_it_are_drained(*, fails: bool) -> None:
+    """However long, and even if it failed on all others."""
+    state = state_of(n1="A", n2="B")
+    drain(state, "n1")
+    excluded = {B: Exclusion("out of memory", whole_workload=True)} if fails else {}
+    one = job(*([] if fails else ["A"]), excluded=excluded, rounds_without_node={A: 100})
+    assert needs(state, one).pending
+    lose(state, "n1")
+    assert needs(state, one).settled
+    assert needs(state, one).failed is fails
 
 
 def test_a_job_waits_for_no_type_that_it_does_not_name_if_it_can_use_another() -> None:

@@ -15,6 +15,7 @@ from tests.fact_builders import (
     JOB,
     K80,
     NODE,
+    V100,
     cancelled,
     checkpointed,
     completed,
@@ -36,6 +37,8 @@ from tests.fact_builders import (
     started,
     stop_ordered,
     submitted,
+    type_estimated,
+    type_profiled,
     whole_life,
     worker_started,
     worker_stopped,
@@ -305,6 +308,12 @@ def test_a_placement_must_be_on_a_type_that_the_job_may_use() -> None:
 def test_a_placement_must_be_on_a_type_that_the_job_can_use() -> None:
     log = [joined(), submitted(), profiled(unusable=["v100"]), queued(), plan(placement())]
     assert rules(*log) == ["gpu-type"]
+
+
+def test_a_type_that_a_job_lacked_may_be_used_once_the_job_is_profiled_there() -> None:
+    log = [joined(), submitted(), profiled(unusable=["v100"]), queued()]
+    assert rules(*log, type_profiled(gpu_type=V100), type_estimated(gpu_type=V100), plan(placement())) == []
+    assert rules(joined(), submitted(), type_profiled(gpu_type=V100)) == ["state-table"]
 
 
 def test_a_plan_places_only_jobs_and_nodes_that_are_there() -> None:

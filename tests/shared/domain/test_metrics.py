@@ -47,6 +47,7 @@ from tests.fact_builders import (
     start_ordered,
     started,
     submitted,
+    type_estimated,
     whole_life,
     worker_started,
     worker_stopped,
@@ -449,6 +450,8 @@ def test_the_present_cluster_throughput_is_the_planned_one_of_running_jobs() -> 
     facts = [submitted("a"), *in_queue("a")[1:2], queued("a", single_gpu=speeds), *in_queue("b")]
     fast = msgspec.structs.replace(placement("a"), throughput=33.0)
     running = [*facts, plan(fast), started("a", at=5)]
+    in_two_steps = [*facts[:2], queued("a", single_gpu={V100: 10.0}), type_estimated("a", single_gpu=2.0)]
+    assert cluster_throughput_now(ledger_of([*in_two_steps, *running[3:]])) == pytest.approx(33 / 6)
     assert cluster_throughput_now(ledger_of(running)) == pytest.approx(33 / 6)
     assert cluster_throughput_now(ledger_of([*facts, started("a", at=5)])) == 0, "its plan is not known"
     assert cluster_throughput_now(ledger_of([*running, completed("a", at=9)])) == 0

@@ -20,6 +20,8 @@ from tests.fact_builders import (
     queued,
     refused,
     started,
+    type_estimated,
+    type_profiled,
     worker_stopped,
 )
 
@@ -32,6 +34,8 @@ def test_a_fact_that_is_a_trigger_changes_when_a_plan_is_due() -> None:
     ("fact", "trigger"),
     [
         (queued(), Trigger.ARRIVAL),
+        (type_estimated(), Trigger.ARRIVAL),
+        (type_profiled(), None),
         (completed(), Trigger.FREED),
         (preempted(), Trigger.FREED),
         (worker_stopped(), Trigger.FREED),

@@ -32,6 +32,8 @@ from tests.fact_builders import (
     start_ordered,
     started,
     submitted,
+    type_estimated,
+    type_profiled,
     worker_started,
     worker_stopped,
 )
@@ -291,6 +293,19 @@ def test_the_types_of_a_job_are_those_that_the_cluster_has() -> None:
     state = state_of(joined(), *in_queue())
     state.jobs[JOB].gpu_types = (K80, V100)
     assert the_job(state).gpu_types == (V100,)
+
+
+def test_a_further_type_of_a_job_counts_once_its_speed_is_known() -> None:
+    memo = Memo()
+    state = state_of(joined(), joined(OTHER, gpu_type=K80), *in_queue())
+    before = seen(state, memo=memo).jobs[0]
+    fold(state, type_profiled())
+    assert seen(state, memo=memo).jobs == (before,)
+    fold(state, type_estimated(single_gpu=5.0))
+    [after] = seen(state, memo=memo).jobs
+    assert after.gpu_types == (K80, V100)
+    assert after.single_gpu == {**before.single_gpu, K80: 5.0}
+    assert after == seen(state).jobs[0]
 
 
 # ---- starts and switches
