@@ -379,12 +379,11 @@ class Api:
         self._followers += follow
         try:
             await response.prepare(request)
-            await write(response)
-        except (Unavailable, Damaged, Refusal) as error:
-            if not response.prepared:
-                raise
-            if not follow or isinstance(error, Damaged):
-                await response.write(problem_line(str(error)))
+            try:
+                await write(response)
+            except (Unavailable, Damaged, Refusal) as error:
+                if not follow or isinstance(error, Damaged):
+                    await response.write(problem_line(str(error)))
         except ConnectionResetError:  # the client hung up, or does not read
             if request.transport is not None:
                 request.transport.abort()
@@ -408,9 +407,13 @@ class Api:
         self, request: web.Request, wanted: EventsQuery, last: int | None
     ) -> AsyncGenerator[Record, None]:
         """Facts, among them those that `wanted` asks for; `last`: the newest sequence at the request."""
+
+        def listening() -> bool:
+            return self._listens(request)
+
         after = wanted.after
         if wanted.newest is not None and last is not None:
-            for record in await self._newest(wanted, last):
+            for record in await self._newest(wanted, last, listening):
                 yield record
             after = max(after, last)
         if wanted.follow:
@@ -419,10 +422,6 @@ class Api:
             known, after = await self._of_job(wanted.job, after, last)
             for record in known:
                 yield record
-
-        def listening() -> bool:
-            return self._listens(request)
-
         idle_real_s = HUNG_UP_POLL_REAL_S if wanted.follow else self._settings.ask_timeout_real_s
         async with contextlib.aclosing(
             records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
@@ -432,7 +431,9 @@ class Api:
                     return
                 yield record
 
-    async def _newest(self, wanted: EventsQuery, last: int) -> Iterable[Record]:
+    async def _newest(
+        self, wanted: EventsQuery, last: int, listening: Callable[[], bool]
+    ) -> Iterable[Record]:
         """The last facts that `wanted` asks for, as many as its `newest`, up to sequence `last`."""
         count = wanted.newest or 0
         # Without a job all facts are wanted, so the newest ones are at the end of the stream.
@@ -443,7 +444,7 @@ class Api:
             known, after = await self._of_job(wanted.job, after, last, count)
             found.extend(record for record in known if _asked_for(record, wanted))
         async with contextlib.aclosing(
-            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=lambda: True)
+            records(self._bus, after, last, idle_real_s=idle_real_s, wanted=listening)
         ) as stored:
             async for record in stored:
                 if _asked_for(record, wanted):

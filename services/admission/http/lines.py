@@ -1,6 +1,8 @@
 """The stream of facts as lines of JSON: those stored so far and, if followed, new ones."""
 
 import asyncio
+import contextlib
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 import msgspec
@@ -20,10 +22,28 @@ async def records(
 
     All subjects are read, so that the fact `last` is seen, whatever it is about. After `idle_real_s` without
     a fact, `wanted` decides whether to go on waiting, since the client may have hung up. Raises Unavailable
-    if facts up to `last` do not come: an incomplete response must not look complete.
+    if facts up to `last` are missing: an incomplete response must not look complete.
     """
     if last is not None and after >= last:
         return
+    silence_real_s = math.inf if last is None else SILENCE_REAL_S
+    async with contextlib.aclosing(_batches(facts, after, idle_real_s, silence_real_s, wanted)) as batches:
+        async for batch in batches:
+            for record in batch:
+                if record.seq > after:  # a batch may be delivered twice
+                    yield record
+                    after = record.seq
+            after = max(after, batch.last)
+            if last is not None and after >= last:
+                return
+    if last is not None:
+        raise Unavailable(f"facts {after + 1} to {last} did not come; ask again")
+
+
+async def _batches(
+    facts: Facts, after: int, idle_real_s: float, silence_real_s: float, wanted: Callable[[], bool]
+) -> AsyncGenerator[Batch, None]:
+    """Batches of facts, until none comes for so long, or after `idle_real_s` without one `wanted` fails."""
     silent_s = 0.0
     source = facts.read(after, FACT_SUBJECTS)
     pending = asyncio.ensure_future(anext(source, None))
@@ -34,20 +54,10 @@ async def records(
                 batch, silent_s = pending.result(), 0.0
                 if batch is None:
                     return
-                for record in batch:
-                    if record.seq > after:  # a batch may be delivered twice
-                        yield record
-                        after = record.seq
-                after = max(after, batch.last)
-                if last is not None and after >= last:
-                    return
+                yield batch
                 pending = asyncio.ensure_future(anext(source, None))
-            elif not wanted():
+            elif not wanted() or (silent_s := silent_s + idle_real_s) >= silence_real_s:
                 return
-            elif last is not None and (silent_s := silent_s + idle_real_s) >= SILENCE_REAL_S:
-                raise Unavailable(
-                    f"facts {after + 1} to {last} did not come within {SILENCE_REAL_S:g} s; ask again"
-                )
     finally:
         await _close(source, pending)
 

@@ -93,6 +93,29 @@ async def test_followers_do_not_hold_up_the_end_of_the_server(monkeypatch: pytes
         await ending
 
 
+@pytest.mark.parametrize("query", ["", "?newest=60"])
+async def test_stored_facts_that_the_end_of_the_server_cuts_off_end_with_the_reason(query: str) -> None:
+    """They looked complete."""
+
+    class Slow(MemoryBus):
+        """Later facts than those published are stored, and are long in coming."""
+
+        async def last_seq(self) -> int:
+            return 50
+
+    async with (
+        serving(bus=Slow(LoopClock()), ask_timeout_real_s=0.1) as api,
+        asyncio.timeout(30.0),
+    ):
+        await api.bus.publish([submitted("a-1")])
+        reading = asyncio.create_task(lines(api, query))
+        await asyncio.sleep(0.3)
+        ending = asyncio.create_task(api.client.server.close())
+        *_, last = await reading
+        assert last == {"problem": "facts 2 to 50 did not come; ask again"}
+        await ending
+
+
 async def test_a_follower_of_a_silent_stream_has_its_headers_at_once() -> None:
     async with serving() as api, asyncio.timeout(60.0), api.client.get("/v1/events?follow=true") as response:
         assert response.status == 200
