@@ -230,8 +230,9 @@ class ReadOutput(Question, frozen=True, kw_only=True, tag="read-output"):
     job_id: JobId
     after: dict[WholeNumber, WholeNumber] = {}
     """by rank, `next` of the page before"""
+    others_after: WholeNumber | None = None
+    """the position at which ranks that are not in `after` begin; None: with their last `tail_lines`"""
     tail_lines: WholeNumber = 100
-    """number of last lines, for each rank that is not in `after`"""
 
     @property
     def subject(self) -> str:  # type: ignore[override]  # one for each node

@@ -22,8 +22,8 @@ Look = Callable[[], Awaitable[JobView]]
 class Reader:
     """Asks the agents for lines that were not read before.
 
-    `rank`: the process whose lines are wanted; None: all. `newest`: number of lines of a process to begin
-    with.
+    `rank`: the process whose lines are wanted; None: all. `newest`: number of lines to begin with, of each
+    process there is; those that start later are read from their first line.
     """
 
     def __init__(
@@ -36,8 +36,15 @@ class Reader:
         self._limit_real_s = limit_real_s
         self._next: dict[NodeId, dict[int, int]] = {}
         """by node and rank: where to read on"""
+        self._not_begun: set[NodeId] = set()
+        """nodes whose newest lines are still to be read"""
         self._problems: dict[NodeId, str] = {}
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def begin(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
+        """The newest lines; those of a node that does not answer now come with a later read."""
+        self._not_begun = set(nodes)
+        return await self.read(nodes)
 
     async def read(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
         """New lines in the order of their times; a problem of a node is reported once."""
@@ -47,7 +54,13 @@ class Reader:
 
     async def _of_node(self, node: NodeId) -> list[OutputLine]:
         known = self._next.setdefault(node, {})
-        question = ReadOutput(node_id=node, job_id=self._job_id, after=known, tail_lines=self._newest)
+        question = ReadOutput(
+            node_id=node,
+            job_id=self._job_id,
+            after=known,
+            others_after=None if node in self._not_begun else 0,
+            tail_lines=self._newest,
+        )
         try:
             async with self._asking:
                 reply = await self._bus.ask(question, self._limit_real_s)
@@ -58,6 +71,7 @@ class Reader:
             reason = reply.reason if isinstance(reply, Refused) else wrong
             return self._problem(node, reason)
         self._problems.pop(node, None)
+        self._not_begun.discard(node)
         lines: list[OutputLine] = []
         for each in reply.ranks:
             known[each.rank] = each.next
@@ -80,7 +94,7 @@ async def output_lines(
 ) -> AsyncIterator[list[OutputLine]]:
     """The newest lines that agents keep; then, while `follow` says so, new ones until the job has ended."""
     view = await look()
-    lines = await reader.read(view.nodes)
+    lines = await reader.begin(view.nodes)
     reported = [line for line in lines if line.problem]
     yield [*reported, *[line for line in lines if not line.problem][-newest or len(lines) :]]
     while follow() and view.state not in ENDED:
@@ -92,9 +106,8 @@ async def output_lines(
         yield lines
     if follow():  # a process may print after the job's end is known
         await asyncio.sleep(POLL_REAL_S)
-        lines = await reader.read(view.nodes)
-        if follow():
-            yield lines
+    while follow() and (lines := await reader.read(view.nodes)) and follow():  # a page at a time
+        yield lines
 
 
 def encoded(lines: Sequence[OutputLine]) -> bytes:

@@ -186,7 +186,7 @@ def output_files(settings: Settings, clock: Clock, node_id: NodeId) -> OutputFil
 
 def _page_of_rank(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
     starts = _starts(folder)
-    after = question.after.get(rank)
+    after = question.after.get(rank, question.others_after)
     if after is None:
         return _last(folder, rank, starts, question.tail_lines)
     first = max(after, starts[0] if starts else after)

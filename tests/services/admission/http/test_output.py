@@ -15,6 +15,9 @@ from schemas.views import JobView
 from tests.hopyard.cli_builders import job_view
 from tests.services.admission.admission_world import Served, serving
 
+PAGE = 5
+"""lines in one answer of an agent for one rank"""
+
 
 class Agent:
     """Stands for the agent of one node: what it has is a list of lines by rank, positions count them."""
@@ -34,9 +37,12 @@ class Agent:
 
     def _rank(self, rank: int, question: ReadOutput) -> RankOutput:
         lines = self.ranks[rank]
-        begin = question.after.get(rank, max(len(lines) - question.tail_lines, 0))
+        begin = question.after.get(rank, question.others_after)
+        if begin is None:
+            begin = max(len(lines) - question.tail_lines, 0)
+        end = min(begin + PAGE, len(lines))
         return RankOutput(
-            rank=rank, lines=tuple(PrintedLine(at, text) for at, text in lines[begin:]), next=len(lines)
+            rank=rank, lines=tuple(PrintedLine(at, text) for at, text in lines[begin:end]), next=end
         )
 
 
@@ -125,6 +131,37 @@ async def test_a_follower_sees_the_nodes_to_which_the_job_moves(monkeypatch: pyt
             assert msgspec.json.decode(await response.content.readline())["text"] == "here"
             api.views[ShowJob] = job_view("job-1", state="running", nodes=(a.node, b.node))
             assert msgspec.json.decode(await response.content.readline())["text"] == "there"
+
+
+async def test_a_follower_gets_every_line_of_what_starts_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many lines as were wanted to begin with, and those before them were lost."""
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    printed = [(1.0, f"line {number}") for number in range(2 * PAGE)]
+    a, b = Agent("a", r0=printed), Agent("b", r0=printed)
+    async with job_on(a) as api:
+        await api.bus.serve("agent-b", agent_of(b.node), b.answer)
+        async with api.client.get("/v1/jobs/job-1/output?follow=true&newest=1") as response:
+            assert msgspec.json.decode(await response.content.readline())["text"] == "line 9"
+            a.ranks[1] = printed
+            api.views[ShowJob] = job_view("job-1", state="completed", nodes=(a.node, b.node))
+            rest = [msgspec.json.decode(each) for each in (await response.read()).splitlines()]
+    of = [(line["node"], line["rank"], line["text"]) for line in rest]
+    assert sorted(of) == [
+        (node, rank, text) for node, rank in (("a", 1), ("b", 0)) for _, text in sorted(printed)
+    ]
+
+
+async def test_a_node_that_answers_late_begins_with_its_newest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    agent = Agent("a", r0=[(1.0, "old"), (2.0, "new")])
+    agent.refuses = "not yet"
+    async with (
+        job_on(agent) as api,
+        api.client.get("/v1/jobs/job-1/output?follow=true&newest=1") as response,
+    ):
+        assert msgspec.json.decode(await response.content.readline())["problem"] == "not yet"
+        agent.refuses = ""
+        assert msgspec.json.decode(await response.content.readline())["text"] == "new"
 
 
 async def test_dropped_lines_are_reported() -> None:

@@ -85,6 +85,15 @@ def test_reading_begins_with_the_newest_lines_and_goes_on_with_new_ones(tmp_path
     assert only(read(output, newest=0)).next > first.next
 
 
+def test_ranks_not_read_before_can_be_read_from_their_first_line(tmp_path: Path, files: Files) -> None:
+    output = files(tmp_path)
+    output.write(JOB, 0, "known")
+    before = only(read(output)).next
+    output.write(JOB, 1, "first")
+    question = ReadOutput(node_id=HERE, job_id=JOB, after={0: before}, others_after=0, tail_lines=0)
+    assert [texts(rank) for rank in output.read(question).ranks] == [[], ["first"]]
+
+
 def test_files_are_rotated_and_positions_stay(tmp_path: Path, files: Files) -> None:
     output = files(tmp_path, file_bytes=100)
     position, seen = 0, []
