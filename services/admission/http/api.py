@@ -95,10 +95,12 @@ JUDGED_AGAIN_REAL_S = 1.0
 
 CALLER = web.RequestKey("caller", Identity)
 JUDGED_AT = web.RequestKey("judged_at", float)
+QUERY = web.RequestKey("query", msgspec.Struct)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 M = TypeVar("M", bound=Message)
 B = TypeVar("B")
+Q = TypeVar("Q", bound=msgspec.Struct)
 
 
 class Api:
@@ -153,37 +155,46 @@ class Api:
                 web.route(each.method, each.path, self._guarded(handlers[each.name], each))
                 for each in OPERATIONS
             ),
-            web.get("/openapi.json", self.show_document),
+            web.get("/openapi.json", self._answered(self.show_document)),
             *static.routes(),
         ]
 
     def _guarded(self, handler: Handler, operation: Operation) -> Handler:
-        """The handler behind authorization, its refusals turned into responses."""
+        """The handler behind authorization and the check of the query."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
+            request[CALLER] = self._authorization.admit(
+                shown_in(request.headers), request.remote or "", operation.role, operation.name
+            )
+            request[JUDGED_AT] = time.monotonic()
+            request[QUERY] = decode_query(operation.query, request.query)
+            return await handler(request)
+
+        return self._answered(guarded)
+
+    def _answered(self, handler: Handler) -> Handler:
+        """The handler, its refusals turned into responses, and the clock in every response."""
+
+        async def answered(request: web.Request) -> web.StreamResponse:
             try:
-                address = request.remote or ""
-                request[CALLER] = self._authorization.admit(
-                    shown_in(request.headers), address, operation.role, operation.name
-                )
-                request[JUDGED_AT] = time.monotonic()
                 response = await handler(request)
             except Refusal as refusal:
-                return refuse(refusal.problem)
+                response = refuse(refusal.problem)
             except Unavailable as error:
-                return refuse(problems.unavailable(str(error)))
+                response = refuse(problems.unavailable(str(error)))
             if not response.prepared:
                 response.headers.update(self._time())
             return response
 
-        return guarded
+        return answered
 
     def _time(self) -> dict[str, str]:
         origin, speed = self._settings.clock_origin, self._clock.cluster_s(1.0)
         clock = ClockView(now=self._clock.now(), origin=origin, speed=speed)
         return {CLOCK: msgspec.json.encode(clock).decode()}
 
-    async def show_document(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's
+    async def show_document(self, request: web.Request) -> web.Response:
+        decode_query(NoQuery, request.query)
         return web.Response(body=document(), content_type="application/json")
 
     # ---- jobs
@@ -197,7 +208,7 @@ class Api:
         return answer(done, 201 if done.created else 200, headers)
 
     async def list_jobs(self, request: web.Request) -> web.Response:
-        wanted = decode_query(JobsQuery, request.query)
+        wanted = _query(request, JobsQuery)
         question = ListJobs(
             states=wanted.state,
             project=wanted.project,
@@ -240,29 +251,26 @@ class Api:
     # ---- the whole cluster
 
     async def list_runs(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
         return answer(await self._found(ListRuns(job_id=JobId(_id(request))), RunPage))
 
     async def list_summaries(self, request: web.Request) -> web.Response:
-        wanted = decode_query(SummariesQuery, request.query)
+        wanted = _query(request, SummariesQuery)
         return answer(await self._monitor(ListSummaries(which=wanted.which, limit=wanted.limit), SummaryPage))
 
     async def show_timeline(self, request: web.Request) -> web.Response:
-        wanted = decode_query(TimelineQuery, request.query)
+        wanted = _query(request, TimelineQuery)
         return answer(await self._monitor(ShowTimeline(after=wanted.after, limit=wanted.limit), TimelineView))
 
     async def list_plans(self, request: web.Request) -> web.Response:
-        wanted = decode_query(PlansQuery, request.query)
+        wanted = _query(request, PlansQuery)
         return answer(await self._monitor(ListPlans(limit=wanted.limit), PlanPage))
 
     async def show_plan(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
         return answer(await self._found(ShowPlan(plan_id=PlanId(_id(request))), PlanDetail))
 
     # ---- nodes, status, policy
 
-    async def list_nodes(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
+    async def list_nodes(self, _: web.Request) -> web.Response:
         return answer(await self._monitor(ListNodes(), NodePage))
 
     async def drain_node(self, request: web.Request) -> web.Response:
@@ -275,26 +283,21 @@ class Api:
         question = SetDrain(node_id=NodeId(_id(request)), draining=draining, caller=request[CALLER])
         return answer(await self._forwarding.ask(question, NodeDrain), 202)
 
-    async def show_status(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
+    async def show_status(self, _: web.Request) -> web.Response:
         status = await self._monitor(ShowStatus(), StatusView)
         found = await reports(self._bus, unix_by(self._clock, self._settings))
         return answer(msgspec.structs.replace(status, services=found))
 
-    async def show_policy(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
+    async def show_policy(self, _: web.Request) -> web.Response:
         return answer(await self._forwarding.ask(ShowPolicy(), PolicyChoice))
 
-    async def list_policies(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
+    async def list_policies(self, _: web.Request) -> web.Response:
         return answer(await self._forwarding.ask(ShowPolicies(), PolicyPage))
 
-    async def list_settings(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
+    async def list_settings(self, _: web.Request) -> web.Response:
         return answer(self._in_force)
 
     async def show_caller(self, request: web.Request) -> web.Response:
-        decode_query(NoQuery, request.query)
         return answer(request[CALLER])
 
     async def set_policy(self, request: web.Request) -> web.Response:
@@ -321,7 +324,7 @@ class Api:
     # ---- what jobs print
 
     async def show_output(self, request: web.Request) -> web.StreamResponse:
-        wanted = decode_query(OutputQuery, request.query)
+        wanted = _query(request, OutputQuery)
         job_id = JobId(_id(request))
 
         await self._job(job_id)  # an unknown job is refused before the first line
@@ -347,7 +350,7 @@ class Api:
     # ---- events
 
     async def list_events(self, request: web.Request) -> web.StreamResponse:
-        wanted = decode_query(EventsQuery, request.query)
+        wanted = _query(request, EventsQuery)
         last = await self._bus.last_seq() if wanted.newest is not None or not wanted.follow else None
 
         async def write(response: web.StreamResponse) -> None:
@@ -509,6 +512,12 @@ def _planner_judges(policy: str) -> bool:
     return bool(options) or ":" in name
 
 
+def _query(request: web.Request, kind: type[Q]) -> Q:
+    wanted = request[QUERY]
+    assert isinstance(wanted, kind)
+    return wanted
+
+
 def _id(request: web.Request) -> str:
     return request.match_info["id"]
 
@@ -518,6 +527,6 @@ def _key(request: web.Request) -> str:
     key = request.headers.get(KEY)
     if key is None:
         return uuid.uuid4().hex
-    if not key.isprintable() or not 1 <= len(key) <= KEY_LENGTH_MAX:
-        raise Refusal(problems.malformed(f"has to be 1 to {KEY_LENGTH_MAX} printable characters", KEY))
+    if not (key.isascii() and key.isprintable()) or not 1 <= len(key) <= KEY_LENGTH_MAX:
+        raise Refusal(problems.malformed(f"has to be 1 to {KEY_LENGTH_MAX} printable ASCII characters", KEY))
     return key

@@ -20,6 +20,7 @@ CLOCK = "Hopyard-Clock"
 Json = dict[str, Any]
 """any JSON object"""
 
+_HEADERS = {CLOCK: {"$ref": f"#/components/headers/{CLOCK}"}}
 _PATH_PARAMETER = re.compile(r"{(\w+)}")
 
 
@@ -67,17 +68,25 @@ def _operation(each: Operation) -> Json:
         "responses": {
             str(each.status): {
                 "description": "Done.",
-                "headers": {CLOCK: {"$ref": f"#/components/headers/{CLOCK}"}},
+                "headers": _HEADERS,
                 "content": _content([kind], each.reply),
             },
-            "default": {"description": "Refused.", "content": _content([PROBLEM], Problem)},
+            "default": {
+                "description": "Refused.",
+                "headers": _HEADERS,
+                "content": _content([PROBLEM], Problem),
+            },
         },
     }
     if each.body is not None:
         kinds = [JSON_TYPES[0], YAML_TYPES[0]]
         described["requestBody"] = {"required": True, "content": _content(kinds, each.body)}
     if each.keyed:  # with a repeated key the answer is the same, and nothing is created
-        again = {"description": "Known already.", "content": _content([kind], each.reply)}
+        again = {
+            "description": "Known already.",
+            "headers": _HEADERS,
+            "content": _content([kind], each.reply),
+        }
         described["responses"]["200"] = again
     return described
 

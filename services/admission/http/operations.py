@@ -64,7 +64,7 @@ class PlansQuery(File, frozen=True, kw_only=True):
 class EventsQuery(File, frozen=True, kw_only=True):
     after: WholeNumber = 0
     """`seq` of the last line already read"""
-    job: Annotated[str, Meta(max_length=200)] | None = None
+    job: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     since: Number = 0.0
     """cluster time: facts before it are left out"""
     limit: Annotated[int, Meta(ge=1)] | None = None
@@ -106,7 +106,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     lines: bool = False
     """true: many replies, one a line"""
     body: type | None = None
-    query: type = NoQuery
+    query: type[File] = NoQuery
     role: Role = Role.VIEWER
     """the lowest role that may request it"""
     keyed: bool = False

@@ -36,6 +36,7 @@ from schemas.views import (
     StatusView,
     WhyView,
 )
+from services.admission.http.operations import OPERATIONS
 from shared.domain.states import JobState
 from shared.runtime.process.reports import reported
 from tests.services.admission.admission_world import Served, job_body, joined, node, serving, spec
@@ -89,9 +90,10 @@ async def test_without_a_key_every_submission_is_new() -> None:
             assert body["job_id"] == f"train-{number}"
 
 
-async def test_a_key_too_long_is_refused() -> None:
+@pytest.mark.parametrize("key", ["k" * 201, "", "ü", "a\tb"])
+async def test_a_key_that_the_document_forbids_is_refused(key: str) -> None:
     async with serving() as api:
-        answer = await api.submit("k" * 201)
+        answer = await api.submit(key)
         assert (answer["status"], answer["field"]) == (400, "Idempotency-Key")
 
 
@@ -279,6 +281,15 @@ async def test_an_answer_carries_the_clusters_clock() -> None:
         assert clock.now > 0
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/nodes?x=1", 422), ("/v1/jobs/none-1", 404), ("/openapi.json", 200)]
+)
+async def test_a_refusal_and_the_document_carry_the_clusters_clock(path: str, status: int) -> None:
+    async with serving() as api:
+        _, headers = await api.call("GET", path, status)
+        assert msgspec.json.decode(headers["Hopyard-Clock"], type=ClockView).speed == 1.0
+
+
 async def test_the_stream_of_facts_carries_the_clusters_clock() -> None:
     async with serving() as api, api.client.get("/v1/events") as response:
         assert msgspec.json.decode(response.headers["Hopyard-Clock"], type=ClockView).speed == 1.0
@@ -308,6 +319,16 @@ async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
 async def test_a_wrong_query_is_named(query: str, status: int, field: str) -> None:
     async with serving() as api:
         assert (await refused(api, "GET", f"/v1/jobs?{query}", status)).field == field
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [*((each.method, each.path) for each in OPERATIONS), ("GET", "/openapi.json")]
+)
+async def test_no_call_takes_an_unknown_parameter(method: str, path: str) -> None:
+    async with serving() as api:
+        problem = await refused(api, method, f"{path.format(id='train-1')}?dry_run=true", 422)
+        assert problem.field == "$.dry_run"
+        assert api.driver.published == []
 
 
 async def test_status_and_nodes_are_the_monitors() -> None:

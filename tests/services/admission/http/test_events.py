@@ -190,6 +190,7 @@ async def test_facts_since_a_time_are_listed() -> None:
         "limit=0",
         "follow=perhaps",
         "jobs=a",
+        "job=",
     ],
 )
 async def test_a_wrong_query_is_refused(query: str) -> None:

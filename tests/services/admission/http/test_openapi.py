@@ -65,6 +65,12 @@ def test_an_operation_has_a_name_its_path_parameters_and_both_ends(operation: Op
     assert {str(operation.status), "default"} <= described["responses"].keys()
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_response_is_said_to_have_the_clusters_clock(operation: Operation) -> None:
+    described = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    assert all("Hopyard-Clock" in response["headers"] for response in described["responses"].values())
+
+
 def test_names_are_given_once() -> None:
     assert len({each.name for each in OPERATIONS}) == len(OPERATIONS)
 
