@@ -1,6 +1,7 @@
 """A job file from a draw: model, GPU-hours and GPU counts become samples, learning rate and demand."""
 
 import math
+import re
 from typing import Literal
 
 import numpy as np
@@ -14,6 +15,9 @@ from schemas.jobs import JobFile, LearningRate, Workload
 HOUR_S = 3600.0
 RULES: dict[str, Literal["linear", "sqrt"]] = {"sgd": "linear", "adam": "sqrt", "adamw": "sqrt"}
 """how a learning rate follows the global batch: Goyal et al. 2017 for SGD, Krizhevsky 2014 for the others"""
+
+NAME_LENGTH_MAX = 63
+_NOT_IN_NAMES = re.compile("[^a-z0-9-]+")
 
 
 class ReferenceCache:
@@ -82,4 +86,7 @@ def demand(
 
 
 def named(model: Model, index: int) -> str:
-    return f"{model.model}-{model.dataset}-{index:04d}"
+    """A valid name of a job, whatever the model and its data set are called."""
+    end = f"-{index:04d}"
+    stem = _NOT_IN_NAMES.sub("-", f"{model.model}-{model.dataset}".lower()).lstrip("-")
+    return stem[: NAME_LENGTH_MAX - len(end)] + end

@@ -133,6 +133,30 @@ def slowed(scenario: ScenarioFile, folder: Path) -> ScenarioFile:
     return extended(scenario, str(written(folder, SLOW_XP)))
 
 
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("mlp_2", "mlp-2-cifar10-0000"),
+        ("llama-3.1-8b", "llama-3-1-8b-cifar10-0000"),
+        ("EfficientNet B0", "efficientnet-b0-cifar10-0000"),
+        ("(模型)", "cifar10-0000"),
+        ("x" * 190, "x" * 58 + "-0000"),
+    ],
+)
+def test_jobs_of_a_model_of_any_name_are_accepted(tmp_path: Path, name: str, job: str) -> None:
+    mix = (
+        "mixes:\n  m:\n    longest_h: 5\n"
+        "    sizes: {small: {hours: [0.1, 1], gpus: [1, 2], choices: [1, 2]}}\n"
+        f'    jobs: [{{model: "{name}", dataset: cifar10, size: small}}]\n'
+    )
+    own = OWN.replace("model: mlp", f'model: "{name}"') + mix
+    path = scenario_with(tmp_path, own)
+    path.write_text(path.read_text().replace("mix: short", "mix: m"))
+    scenario = load_scenario(path)
+    assert arrivals(scenario)[0].job.name == job
+    assert simulate(scenario).result.refused == ()
+
+
 def test_reference_speeds_follow_the_catalogue(tmp_path: Path) -> None:
     """A job of so many GPU-hours has fewer samples where the GPUs are slower."""
     tiny = load_scenario("tiny")
