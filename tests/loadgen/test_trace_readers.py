@@ -79,6 +79,7 @@ def test_a_trace_of_an_unknown_layout_is_refused() -> None:
         (POLLUX + "c-0,53,cifar10,many,128\n", 2, "num_replicas is not a number: many"),
         (POLLUX + "c-0,53,,1,128\n", 2, "application is empty"),
         (GAVEL_7.format(0, 1) + GAVEL_7.format("inf", 1), 2, "arrival must be at least 0 and finite"),
+        (MICROSOFT.replace("\n", ",duration\n"), 1, "the header has duration twice"),
         (GAVEL_7.format(0, 1) + "LM\t1\n", 2, "2 columns where Gavel"),
         ("(LM)" + GAVEL_7.format(0, 1)[2:], 1, "not one of Gavel's"),
     ],
@@ -304,6 +305,25 @@ def test_columns_are_read_with_any_separator_and_form_of_time(
         (OURS + "1,1,x,,\n", 2, "ran", "ran is not a number: x"),
         ("# a\nwhen,gpus,ran,what,who\n", 2, "n", "the header lacks n; it has when, gpus, ran, what, who"),
         (OURS + "1,1,2\n", 2, None, "3 columns where the header has 5"),
+        ("# a\nwhen,n,ran,what,who,n\n0,1,2,,,8\n", 2, "n", "the header has n twice"),
+        (
+            OURS + "20171009,1,2,,\n2017-10-10,1,2,,\n",
+            3,
+            "when",
+            "when is a date without a zone where the rows before have a number",
+        ),
+        (
+            OURS + "2017-10-09 07:01:55,1,2,,\n5,1,2,,\n",
+            3,
+            "when",
+            "when is a number where the rows before have a date without a zone",
+        ),
+        (
+            OURS + "2024-10-27T01:30Z,1,2,,\n2024-10-27T02:30+01:00,1,2,,\n2024-10-27 03:30,1,2,,\n",
+            4,
+            "when",
+            "when is a date without a zone where the rows before have a date with a zone",
+        ),
     ],
 )
 def test_a_fault_in_a_column_is_named_with_line_and_column(

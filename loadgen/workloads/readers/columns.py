@@ -17,8 +17,12 @@ def read(lines: Iterable[str], path: str, columns: TraceColumns) -> Iterator[Tra
     seconds, seconds_unit = _measured(columns.seconds) if columns.seconds else (None, 1.0)
     needed = [name for name in (submit, columns.gpus, seconds, columns.model, columns.user) if name]
     kept = ["\n" if line.startswith("#") else line for line in lines]
+    kind = ""
     for row in table(kept, path, needed, _delimiter(kept)):
-        arrival_s, clock_ahead_s = _time_s(row, submit, submit_unit)
+        found, arrival_s, clock_ahead_s = _time_s(row, submit, submit_unit)
+        kind = kind or found
+        if found != kind:
+            raise row.refusal(f"{submit} is {found} where the rows before have {kind}", submit)
         yield TraceJob(
             line=row.line,
             arrival_s=arrival_s,
@@ -41,17 +45,18 @@ def _delimiter(lines: Iterable[str]) -> str:
     return max(DELIMITERS, key=header.count)
 
 
-def _time_s(row: Cells, column: str, unit: float) -> tuple[float, float]:
-    """Seconds, from a number or a date and time, and what to add for the clock of its zone."""
+def _time_s(row: Cells, column: str, unit: float) -> tuple[str, float, float]:
+    """The kind of time, of which a trace may have one; seconds; and what to add for the clock of its zone."""
     text = row.text(column)
     if _is_number(text):
-        return row.number(column) * unit, 0.0
+        return "a number", row.number(column) * unit, 0.0
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise row.refusal(f"{column} is neither a number nor a date: {text[:40]}", column) from None
-    zoned = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return zoned.timestamp(), (zoned.utcoffset() or timedelta()).total_seconds()
+    if at.tzinfo is None:
+        return "a date without a zone", at.replace(tzinfo=UTC).timestamp(), 0.0
+    return "a date with a zone", at.timestamp(), (at.utcoffset() or timedelta()).total_seconds()
 
 
 def _is_number(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -81,9 +82,12 @@ class Cells:
 
 
 def table(lines: Iterable[str], path: str, header: Sequence[str], delimiter: str = ",") -> Iterator[Cells]:
-    """Rows of a CSV file whose header has these columns at least. Blank lines are skipped."""
+    """Rows of a CSV file whose header has these columns at least, none twice. Blank lines are skipped."""
     reader = csv.reader(lines, delimiter=delimiter)
     columns = [name.strip() for name in next((row for row in reader if row), [])]
+    twice = [name for name, times in Counter(columns).items() if name and times > 1]
+    if twice:
+        raise MalformedRow(path, reader.line_num, f"the header has {twice[0][:40]} twice", twice[0])
     missing = [name for name in header if name not in columns]
     if missing:
         said = f"the header lacks {', '.join(missing)}; it has {', '.join(columns)[:200] or 'nothing'}"
