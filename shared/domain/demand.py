@@ -108,9 +108,16 @@ def _learning_rates(job: JobFile, demand: tuple[int, ...]) -> dict[int, float]:
             missing = [gpus for gpus in demand if gpus not in table]
             if missing:
                 raise InvalidJob("$.learning_rates", f"no rate for {missing[0]} GPUs")
+            if stray := sorted(set(table) - _possible(job.gpus)):
+                raise InvalidJob("$.learning_rates", f"a rate for {stray[0]} GPUs, which `gpus` rules out")
             return {gpus: float(table[gpus]) for gpus in demand}
         case _:
             raise InvalidJob("$.learning_rates", "give learning_rate or learning_rates, not both")
+
+
+def _possible(gpus: int | list[int] | GpuRange) -> set[int]:
+    """GPU counts for which a rate may be given: of a range also those that it is not expanded to."""
+    return set(range(gpus.min, gpus.max + 1) if isinstance(gpus, GpuRange) else expand_demand(gpus))
 
 
 def _scaled(rate: LearningRate, gpus: int) -> float:

@@ -53,12 +53,14 @@ def decode_query(kind: type[Q], query: Mapping[str, str]) -> Q:
 
 def _from_json(kind: type[T], body: bytes) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        decoded = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         _name_fault(kind, body)
         raise
+    json.loads(body, object_pairs_hook=_without_repetition)
+    return decoded
 
 
 def _from_yaml(kind: type[T], body: bytes) -> T:
@@ -68,6 +70,14 @@ def _from_yaml(kind: type[T], body: bytes) -> T:
         reason = f"line {error.line}: {error.reason}" if error.line else error.reason
         problem = problems.malformed(reason) if error.field is None else problems.invalid(error.field, reason)
         raise Refusal(problem) from None
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Raises ValueError for a key given twice, of which msgspec takes the last without a word."""
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise ValueError(f"the key {name} is given twice")
+    return dict(pairs)
 
 
 def _name_fault(kind: type, body: bytes) -> None:

@@ -88,8 +88,26 @@ def test_the_learning_rate_follows_the_global_batch(rule: Any, rate: float) -> N
 
 
 def test_learning_rates_can_be_written_out() -> None:
-    spec = job_spec(job_file(gpus=[1, 2], learning_rates={1: 0.1, 2: 0.15, 8: 0.3}))
+    spec = job_spec(job_file(gpus=[1, 2], learning_rates={1: 0.1, 2: 0.15}))
     assert spec.learning_rates == {1: 0.1, 2: 0.15}
+
+
+def test_learning_rates_can_be_written_out_for_a_whole_range() -> None:
+    gpus = GpuRange(min=1, max=4, choices=2)
+    spec = job_spec(job_file(gpus=gpus, learning_rates={1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4}))
+    assert spec.learning_rates == {1: 0.1, 4: 0.4}
+
+
+@pytest.mark.parametrize("gpus", [2, [1, 2], GpuRange(min=1, max=2)])
+@pytest.mark.parametrize("stray", [-3, 4])
+def test_a_learning_rate_that_could_have_no_effect_is_refused(
+    gpus: int | list[int] | GpuRange, stray: int
+) -> None:
+    rates = {1: 0.1, 2: 0.2, stray: 0.4}
+    if gpus == 2:
+        del rates[1]
+    with pytest.raises(InvalidJob, match=f"a rate for {stray} GPUs"):
+        job_spec(job_file(gpus=gpus, learning_rates=rates))
 
 
 def test_a_count_without_a_learning_rate_is_refused() -> None:

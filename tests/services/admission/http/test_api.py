@@ -162,6 +162,19 @@ async def test_a_malformed_body_is_refused(kind: str, data: bytes) -> None:
         assert body["title"] == "Malformed"
 
 
+@pytest.mark.parametrize("key", ["samples", "name", "model"])
+@pytest.mark.parametrize("kind", ["application/json", "application/yaml"])
+async def test_a_key_given_twice_is_refused(key: str, kind: str) -> None:
+    """In JSON the last one counted."""
+    again = {"samples": b'"samples":5', "name": b'"\\u006eame":"other"', "model": b'"model":"other"'}[key]
+    place = b'"workload":{' if key == "model" else b"{"
+    data = msgspec.json.encode(job_body()).replace(place, place + again + b",", 1)
+    async with serving() as api:
+        body, _ = await api.call("POST", "/v1/jobs", 400, data=data, headers={"Content-Type": kind})
+        assert f"the key {key} is given twice" in body["detail"]
+        assert api.driver.published == []
+
+
 @pytest.mark.parametrize("attached", [True, False])
 @pytest.mark.parametrize("half", [rb"\ud800", rb"\uDC80 and more", rb"\ud800\u0041"])
 async def test_half_of_a_surrogate_pair_is_refused_by_name(half: bytes, *, attached: bool) -> None:
