@@ -50,7 +50,7 @@ M = TypeVar("M", bound=Message)
 
 
 PROBLEM = b'{"problem":'
-"""beginning of the line of events that says why further ones are missing"""
+"""beginning of the line that says why further ones are missing"""
 
 
 class ApiRefusal(Failure):
@@ -202,8 +202,6 @@ class Client:
         while True:
             count = 0
             async for line in self._lines("/v1/events", asked | {"after": str(after)}):
-                if line.startswith(PROBLEM):
-                    raise Failure(msgspec.json.decode(line, type=dict[str, str])["problem"])
                 logged = self._decode(line, LoggedEvent)
                 yield logged
                 count, after = count + 1, logged.seq
@@ -258,6 +256,8 @@ class Client:
                 async for chunk in response.chunks:
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in filter(None, lines):
+                        if line.startswith(PROBLEM):
+                            raise Failure(msgspec.json.decode(line, type=dict[str, str])["problem"])
                         yield line
                 if rest:  # the last line: without its newline, or cut short, which decoding shows
                     yield rest

@@ -337,15 +337,16 @@ class Api:
         )
 
         async def write(response: web.StreamResponse) -> None:
-            def listening() -> bool:
-                return wanted.follow and self._listens(request)
-
             async for lines in output_lines(
-                reader, lambda: self._job(job_id), wanted.newest, follow=listening
+                reader,
+                lambda: self._job(job_id),
+                wanted.newest,
+                follow=wanted.follow,
+                listening=lambda: self._listens(request),
             ):
                 await response.write(encoded(lines))
 
-        return await self._streamed(request, write, follow=wanted.follow)
+        return await self._streamed(request, write, follow=wanted.follow, endless=False)
 
     # ---- events
 
@@ -364,7 +365,7 @@ class Api:
                     if written == wanted.limit:
                         return
 
-        return await self._streamed(request, write, follow=wanted.follow)
+        return await self._streamed(request, write, follow=wanted.follow, endless=wanted.follow)
 
     async def _streamed(
         self,
@@ -372,8 +373,12 @@ class Api:
         write: Callable[[web.StreamResponse], Awaitable[None]],
         *,
         follow: bool,
+        endless: bool,
     ) -> web.StreamResponse:
-        """A response of lines. With `follow`, at most FOLLOWERS_MAX are open at once. Raises Refusal."""
+        """A response of lines. With `follow`, at most FOLLOWERS_MAX are open at once. Raises Refusal.
+
+        One that is not `endless` ends with a problem where lines are missing.
+        """
         if follow and self._followers >= FOLLOWERS_MAX:
             reason = f"{FOLLOWERS_MAX} clients follow already, as many as may; try again later"
             raise Refusal(problems.too_many(reason))
@@ -385,7 +390,7 @@ class Api:
             try:
                 await write(response)
             except (Unavailable, Damaged, Refusal) as error:
-                if not follow or isinstance(error, Damaged):
+                if not endless or isinstance(error, Damaged):
                     await response.write(problem_line(str(error)))
         except ConnectionResetError:  # the client hung up, or does not read
             if request.transport is not None:

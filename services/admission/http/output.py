@@ -90,23 +90,32 @@ class Reader:
 
 
 async def output_lines(
-    reader: Reader, look: Look, newest: int, *, follow: Callable[[], bool]
+    reader: Reader, look: Look, newest: int, *, follow: bool, listening: Callable[[], bool]
 ) -> AsyncIterator[list[OutputLine]]:
-    """The newest lines that agents keep; then, while `follow` says so, new ones until the job has ended."""
+    """The newest lines that agents keep; then, with `follow`, new ones until the job has ended.
+
+    Raises Unavailable if it follows and `listening` fails before that: a response cut off must not look
+    complete.
+    """
     view = await look()
     lines = await reader.begin(view.nodes)
     reported = [line for line in lines if line.problem]
     yield [*reported, *[line for line in lines if not line.problem][-newest or len(lines) :]]
-    while follow() and view.state not in ENDED:
+    if not follow:
+        return
+
+    async def new_lines() -> list[OutputLine]:
+        lines = await reader.read(view.nodes)
+        if not listening():
+            raise Unavailable("cut off before the end of the job; ask again")
+        return lines
+
+    while view.state not in ENDED:
         await asyncio.sleep(POLL_REAL_S)
         view = await look()
-        lines = await reader.read(view.nodes)
-        if not follow():
-            return
-        yield lines
-    if follow():  # a process may print after the job's end is known
-        await asyncio.sleep(POLL_REAL_S)
-    while follow() and (lines := await reader.read(view.nodes)) and follow():  # a page at a time
+        yield await new_lines()
+    await asyncio.sleep(POLL_REAL_S)  # a process may print after the job's end is known
+    while lines := await new_lines():  # a page at a time
         yield lines
 
 

@@ -9,8 +9,9 @@ from hopyard.api.blocking import Blocking
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.session import Session
 from hopyard.api.transport import Transport
-from hopyard.failures import Unreachable
+from hopyard.failures import Failure, Unreachable
 from schemas.events import JobSubmitted
+from schemas.ids import JobId
 from schemas.views import ClockView, JobPage, PolicyChoice
 from tests.hopyard.cli_builders import job_view
 from tests.hopyard.cli_server import CannedApi, canned_api
@@ -136,6 +137,14 @@ async def test_a_refusal_that_is_no_problem_document_is_shown_as_it_is(client_of
     async with client_of(api.url) as client:
         with pytest.raises(ApiRefusal, match="forbidden by the proxy"):
             await client.policy()
+
+
+async def test_output_that_is_cut_off_is_a_failure(client_of: Of, api: CannedApi) -> None:
+    lines = b'{"node":"n-0","text":"one"}\n{"problem":"cut off"}\n'
+    api.says_bytes("GET /v1/jobs/train-1/output", lines)
+    async with client_of(api.url) as client:
+        with pytest.raises(Failure, match="cut off"):
+            _ = [line async for line in client.output(JobId("train-1"), newest=10, follow=True)]
 
 
 async def test_a_refused_event_log_is_a_refusal(client_of: Of, api: CannedApi) -> None:

@@ -156,10 +156,19 @@ def test_idempotency_keys_are_per_user(*, held: bool) -> None:
     assert refused.status == 403
 
 
-@pytest.mark.parametrize("path", ["/v1/events?follow=true", "/v1/jobs/train-1/output?follow=true"])
+@pytest.mark.parametrize(
+    ("path", "last"),
+    [
+        ("/v1/events?follow=true", b""),
+        (
+            "/v1/jobs/train-1/output?follow=true",
+            b'{"problem":"cut off before the end of the job; ask again"}\n',
+        ),
+    ],
+)
 @pytest.mark.parametrize("how", ["revoked", "expired", "of less"])
 async def test_a_stream_ends_with_the_token_that_opened_it(
-    how: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, path: str, last: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.admission.http.api.JUDGED_AGAIN_REAL_S", 0.0)
     monkeypatch.setattr("services.admission.http.api.HUNG_UP_POLL_REAL_S", 0.05)
@@ -178,7 +187,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it(
             else:
                 tokens.change(token, project="another" if how == "of less" else None)
             async with asyncio.timeout(120.0):
-                assert await ends.read() == b""
+                assert await ends.read() == last
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await goes_on.read()

@@ -1,5 +1,6 @@
 """What jobs print, gathered from agents over the bus."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -187,7 +188,7 @@ async def test_a_wrong_question_about_output_is_refused(query: str) -> None:
         await api.call("GET", f"/v1/jobs/job-1/output?{query}", 422)
 
 
-async def test_a_refusal_while_following_ends_the_stream_without_a_second_response(
+async def test_a_refusal_while_following_is_the_last_line_and_no_second_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A second status line stood in the body."""
@@ -195,5 +196,21 @@ async def test_a_refusal_while_following_ends_the_stream_without_a_second_respon
     agent = Agent("a", r0=[(1.0, "one")])
     async with job_on(agent) as api, api.client.get("/v1/jobs/job-1/output?follow=true") as response:
         assert msgspec.json.decode(await response.content.readline())["text"] == "one"
-        api.views[ShowJob] = Refused(reason="the disk is full")
-        assert await response.read() == b""
+        api.views[ShowJob] = Refused(reason="the disk is full", failed=True)
+        assert "the disk is full" in msgspec.json.decode(await response.read())["problem"]
+
+
+async def test_output_that_is_cut_off_before_the_end_of_the_job_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of the server looked like the end of the job."""
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    async with (
+        job_on(Agent("a", r0=[(1.0, "one")])) as api,
+        api.client.get("/v1/jobs/job-1/output?follow=true") as response,
+    ):
+        assert msgspec.json.decode(await response.content.readline())["text"] == "one"
+        ending = asyncio.create_task(api.client.server.close())
+        last = msgspec.json.decode(await response.read())
+        assert last == {"problem": "cut off before the end of the job; ask again"}
+        await ending
