@@ -1,4 +1,4 @@
-"""Wires the monitor: its core, its subscriptions, the archiver, and a check whether the bus answers."""
+"""Wires the monitor: its core, its subscriptions, and the archiver."""
 
 from typing import TYPE_CHECKING
 
@@ -7,44 +7,37 @@ from schemas.questions import ARCHIVE, MONITOR
 from schemas.samples import Heartbeat
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
-from services.monitor.core import BusAway, Monitor
+from services.monitor.core import Monitor
 from services.monitor.folds import FOLDS, QUIET
 from services.monitor.metrics import metrics
-from shared.runtime.service import Inbox, Ports, Service
+from shared.runtime.listening import listening
+from shared.runtime.service import Ports, Service
 
 if TYPE_CHECKING:
     from services.monitor.archive.archiver import Archiver
 
-CHECKS_PER_LEASE = 4
-
 
 def build(settings: Settings, ports: Ports) -> Service:
-    lease_s = ports.clock.cluster_s(settings.node_lease_real_s)
+    facts = subjects_of(FOLDS)
     core = Monitor(
-        lease_s=lease_s,
+        lease_s=ports.clock.cluster_s(settings.node_lease_real_s),
         interruptions_max=settings.interruptions_max,
         raqlr_window_s=settings.raqlr_window_s,
         speed=ports.clock.cluster_s(1.0),
     )
 
-    async def watch_bus(inbox: Inbox) -> None:
-        """Tell the core while the bus does not answer: no heartbeat arrives then, so no node is lost."""
-        while True:
-            await ports.clock.sleep(lease_s / CHECKS_PER_LEASE)
-            if not await _bus_answers(ports, settings.node_lease_real_s / CHECKS_PER_LEASE):
-                inbox.put(BusAway())
-
+    watch = listening(settings, ports, facts)
     archiver = _archiver(settings, ports)
     return Service(
         name="monitor",
         core=core,
-        facts=subjects_of(FOLDS),
+        facts=facts,
         quiet_facts=QUIET,
         own_facts=(NodeLost, NodeReturned, JobCompleted, JobFailed),
         samples=(Heartbeat,),
         answers=MONITOR,
         progress_messages=(Heartbeat,),
-        tasks=(watch_bus, archiver.keep) if archiver else (watch_bus,),
+        tasks=(watch, archiver.keep) if archiver else (watch,),
         metrics=lambda: [
             *metrics(core.cluster(ports.clock.now())),
             *(archiver.metrics() if archiver else ()),
@@ -62,18 +55,3 @@ def _archiver(settings: Settings, ports: Ports) -> "Archiver | None":
     from services.monitor.archive.archiver import Archiver  # noqa: PLC0415 - brings DuckDB
 
     return Archiver(settings, ports, ports.streams)
-
-
-async def _bus_answers(ports: Ports, limit_real_s: float) -> bool:
-    """Whether the bus answers within the limit.
-
-    A connection to a server that hangs counts as connected for a while.
-    """
-    if not ports.bus.connected():
-        return False
-    try:
-        async with ports.clock.within(limit_real_s):
-            await ports.bus.last_seq()
-    except OSError:  # TimeoutError and Unavailable among them
-        return False
-    return True

@@ -3,8 +3,6 @@
 Only the monitor decides this; the other services read its facts, so that all agree.
 """
 
-import msgspec
-
 from schemas.base import Event
 from schemas.events import (
     JobCancelled,
@@ -24,17 +22,13 @@ from schemas.samples import Heartbeat
 from services.monitor.answers import answer
 from services.monitor.cluster_now import ClusterNow
 from services.monitor.folds import FOLDS, fold
-from services.monitor.heartbeats import Heartbeats
 from services.monitor.state import State
-from shared.domain.core import Asked, Effects, Input, Publish, Reply
+from shared.domain.core import Asked, Behind, Effects, Input, Publish, Reply
 from shared.domain.ledger.records import JobRecord
+from shared.domain.timeouts import Timeouts, overslept
 
 STOPS_RUNNING = (JobPreempted, PlacementRefused, JobCompleted, JobFailed, JobCancelled, JobRejected)
 """facts after which the progress of a job that heartbeats reported is out of date"""
-
-
-class BusAway(msgspec.Struct, frozen=True):
-    """An input: the bus does not answer, so missing heartbeats say nothing about the nodes."""
 
 
 TROUBLES_MAX = 4
@@ -56,9 +50,12 @@ class Monitor:
     ) -> None:
         self.state = State()
         self._interruptions_max = interruptions_max
+        self._lease_s = lease_s
+        self._heartbeats: Timeouts[NodeId] = Timeouts(lease_s)
         self._deadlines: dict[JobId, float] = {}
         """times at which running jobs reach their time limit"""
-        self._heartbeats = Heartbeats(lease_s)
+        self._listens_since = 0.0
+        """time from which on facts and heartbeats reach this life as they come"""
         self._speed = speed
         self._raqlr_window_s = raqlr_window_s
         self._samples_by_leader: dict[JobId, dict[NodeId, float]] = {}
@@ -79,41 +76,42 @@ class Monitor:
                 return self._take_heartbeat(message, now)
             case Asked(ticket, question):
                 return [Reply(ticket, answer(question, self.cluster(now)))]
-            case BusAway():
-                self._restart_timeouts(now)
+            case Behind():
+                self._listen_from(now)
                 return []
             case _:
                 return []
 
     def next_wakeup(self) -> float | None:
-        silent = self._heartbeats.first_timeout()
+        silent = self._heartbeats.first()
         if not self._deadlines:
             return silent
         deadline = min(self._deadlines.values())
         return deadline if silent is None else min(deadline, silent)
 
     def wake(self, now: float) -> Effects:
+        if overslept(self.next_wakeup(), self._lease_s, now):
+            self._listen_from(now)
+            return []
         return [*self._fail_overdue(now), *self._lose_silent(now)]
 
     def _fail_overdue(self, now: float) -> Effects:
         late = [job_id for job_id, deadline in self._deadlines.items() if deadline <= now]
-        return [Publish(self._overdue(job_id, now)) for job_id in late]
+        for job_id in late:
+            del self._deadlines[job_id]
+        return [Publish(self._overdue(job_id, now)) for job_id in late if job_id not in self.state.ending]
 
     def _overdue(self, job_id: JobId, now: float) -> JobFailed:
-        del self._deadlines[job_id]
         record = self.state.ledger.jobs[job_id]
         assert record.present is not None, "a job has a deadline only while it runs"
         reason = f"its time limit of {record.spec.time_limit_s:g} s of running is over"
         return JobFailed(at=now, job_id=job_id, placement_id=record.present.placement_id, reason=reason)
 
     def _lose_silent(self, now: float) -> Effects:
-        if self._heartbeats.watcher_was_late(now):
-            self._restart_timeouts(now)
-            return []
-        return [Publish(NodeLost(at=now, node_id=node_id)) for node_id in self._heartbeats.take_silent(now)]
+        return [Publish(NodeLost(at=now, node_id=node_id)) for node_id in self._heartbeats.take_late(now)]
 
     def resume(self, now: float) -> Effects:
-        self._restart_timeouts(now)
+        self._listen_from(now)
         for record in self.state.ledger.jobs.values():
             self._set_deadline(record)
         return [Publish(fact) for fact in self.state.ending.values()]
@@ -137,6 +135,15 @@ class Monitor:
         more = [f"and {len(named) - TROUBLES_NAMED} more"] if len(named) > TROUBLES_NAMED else []
         return [*named[:TROUBLES_NAMED], *more]
 
+    def _listen_from(self, now: float) -> None:
+        """Give each node a full lease, and each job that runs a lease for its end to become known."""
+        self._listens_since = now
+        nodes = self.state.ledger.nodes.items()
+        self._heartbeats.restart((node_id for node_id, known in nodes if known.alive), now)
+        self._returning.clear()
+        for job_id in self._deadlines:
+            self._set_deadline(self.state.ledger.jobs[job_id])
+
     # ---- heartbeats
 
     def _take_heartbeat(self, beat: Heartbeat, now: float) -> Effects:
@@ -145,7 +152,7 @@ class Monitor:
             return []  # the heartbeat came before its NodeJoined, or from an agent that was replaced
         if not known.alive:
             return self._publish_return(beat.node_id, now)
-        self._heartbeats.heard(beat.node_id, now)
+        self._heartbeats.begin(beat.node_id, now)
         self._troubles.pop(beat.node_id, None)
         if beat.troubles:
             self._troubles[beat.node_id] = beat.troubles[:TROUBLES_MAX]
@@ -163,11 +170,6 @@ class Monitor:
         self._returning.add(node_id)
         return [Publish(NodeReturned(at=now, node_id=node_id))]
 
-    def _restart_timeouts(self, now: float) -> None:
-        nodes = self.state.ledger.nodes.items()
-        self._heartbeats.restart((node_id for node_id, known in nodes if known.alive), now)
-        self._returning.clear()
-
     # ---- facts
 
     def _fold(self, fact: Event, now: float) -> Effects:
@@ -183,7 +185,7 @@ class Monitor:
     def _track_node(self, fact: NodeEvent, now: float) -> None:
         self._returning.discard(fact.node_id)
         if isinstance(fact, NodeJoined | NodeReturned):
-            self._heartbeats.heard(fact.node_id, now)
+            self._heartbeats.begin(fact.node_id, now)
         elif isinstance(fact, NodeLost):
             self._heartbeats.drop(fact.node_id)
             self._troubles.pop(fact.node_id, None)
@@ -199,4 +201,8 @@ class Monitor:
         limit_s = record.spec.time_limit_s if record else None
         if record is None or record.present is None or limit_s is None:
             return
-        self._deadlines[record.job_id] = record.present.started_at + limit_s - record.run_s
+        started_at = record.present.started_at
+        deadline = started_at + limit_s - record.run_s
+        if started_at < self._listens_since:
+            deadline = max(deadline, self._listens_since + self._lease_s)
+        self._deadlines[record.job_id] = deadline

@@ -64,6 +64,13 @@ Input = Event | Sample | Asked | WorkFailed | msgspec.Struct
 """a fact, a sample, a question, or the answer to some work"""
 
 
+class Behind(msgspec.Struct, frozen=True):
+    """An input: facts do not reach the service as they come, so what is not known may have happened.
+
+    The bus does not answer, or there is a backlog.
+    """
+
+
 class MustEnd(Exception):
     """Raised by a core whose service has to end, through no fault of the fact being handled."""
 

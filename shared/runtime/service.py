@@ -95,6 +95,8 @@ class Inbox(msgspec.Struct, frozen=True):
     """put a question before the core and wait for its Reply, stored facts included"""
     replayed: Callable[[], bool]
     """whether the core has caught up with the stream and runs"""
+    seq: Callable[[], int]
+    """sequence up to which the core has been handed all facts that concern it"""
 
 
 ServiceFactory = Callable[[Ports, str], Service]

@@ -75,7 +75,12 @@ class ConductedShell:
         self._heard_from = conductor.log.last_seq
         """sequence from which on facts are delivered; earlier ones are read from the log"""
         conductor.log.follow(self, service.facts)
-        self._inbox = Inbox(put=self.put, ask=self.ask, replayed=lambda: self.begun)
+        self._inbox = Inbox(
+            put=self.put,
+            ask=self.ask,
+            replayed=lambda: self.begun,
+            seq=lambda: conductor.log.last_seq,  # facts are handed over as they are stored
+        )
 
     # ---- what reaches it
 

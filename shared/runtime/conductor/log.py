@@ -70,10 +70,15 @@ class ConductedLog:
             return []
         if self._kept is None:
             raise ValueError(NOTHING_KEPT)
-        mine: Routes[None] = Routes()
-        for subject in subjects:
-            mine.add(subject, None)
+        mine = _routes(subjects)
         return [one for one in self._kept[after:last] if any(True for _ in mine.of(one.event.subject))]
+
+    def newest(self, subjects: Sequence[str]) -> int:
+        """Sequence of the newest fact on some subjects; where nothing is kept, of the newest on any."""
+        if self._kept is None:
+            return self.last_seq
+        mine, newest_first = _routes(subjects), reversed(self._kept)
+        return next((one.seq for one in newest_first if any(True for _ in mine.of(one.event.subject))), 0)
 
     def stored(self, after: int) -> list[Event]:
         """All facts with a sequence above `after`. Raises ValueError where nothing is kept."""
@@ -112,6 +117,13 @@ class ConductedLog:
         if readers is None:
             readers = self._readers[about] = list(dict.fromkeys(self._routes.of(event.subject)))
         return readers
+
+
+def _routes(subjects: Sequence[str]) -> Routes[None]:
+    routes: Routes[None] = Routes()
+    for subject in subjects:
+        routes.add(subject, None)
+    return routes
 
 
 @cache

@@ -151,8 +151,7 @@ class ConductedBus:
 
     async def newest(self, subjects: Sequence[str]) -> int:
         self._check_linked()
-        found = self._conductor.log.since(0, self._conductor.log.last_seq, subjects)
-        return found[-1].seq if found else 0
+        return self._conductor.log.newest(subjects)
 
     def why_not_stored(self) -> str:
         return ""

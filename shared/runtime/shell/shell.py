@@ -102,7 +102,9 @@ class Shell:
         self.when_ending: Callable[[], None] = lambda: None
         """called once it handles no more messages, and has only to end its tasks"""
         self._group: asyncio.TaskGroup
-        self._inbox = Inbox(put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready)
+        self._inbox = Inbox(
+            put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready, seq=lambda: self.seq
+        )
 
     @property
     def counts(self) -> ShellCounts:

@@ -259,4 +259,4 @@ def _inbox(driver: Driver, bus: MemoryBus) -> Inbox:
     def put(message: msgspec.Struct) -> None:
         driver.core.handle(message, driver.now)
 
-    return Inbox(put=put, ask=ask, replayed=lambda: True)
+    return Inbox(put=put, ask=ask, replayed=lambda: True, seq=lambda: 0)

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from schemas.events import NodeLost, NodeReturned
 from schemas.ids import NodeId
-from services.monitor.core import TROUBLES_MAX, TROUBLES_NAMED, BusAway
+from services.monitor.core import TROUBLES_MAX, TROUBLES_NAMED
+from shared.domain.core import Behind
 from tests.fact_builders import NODE, joined, lost, returned
 from tests.services.monitor.monitor_world import LEASE_S, World, heartbeat
 
@@ -114,7 +115,7 @@ def test_no_node_is_lost_by_silence_while_the_bus_is_away() -> None:
     world = World(joined())
     for at in (4.0, 8.0, 12.0):
         world.now = at
-        world.monitor.handle(BusAway(), at)
+        world.monitor.handle(Behind(), at)
     assert world.until(12 + LEASE_S - 0.1) == []
     assert len(world.until(12 + LEASE_S)) == 1
 

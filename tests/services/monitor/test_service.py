@@ -4,19 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from schemas.questions import ShowStatus
 from schemas.settings import Settings
 from schemas.subjects import FACT_SUBJECTS
 from schemas.views import StatusView
 from services.monitor.build import build
-from services.monitor.core import BusAway
 from services.monitor.state import State
 from shared.domain.core import Asked, Reply
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock, ScaledClock
-from shared.runtime.service import Inbox, Ports, Service
+from shared.runtime.service import Ports, Service
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
 from tests.fact_builders import (
@@ -33,20 +30,6 @@ from tests.fact_builders import (
 from tests.services.monitor.monitor_world import heartbeat
 
 SETTINGS = Settings(node_lease_real_s=6.0)
-
-
-class DeafBus(MemoryBus):
-    """A bus whose server is away."""
-
-    def connected(self) -> bool:
-        return False
-
-
-class HangingBus(MemoryBus):
-    """A bus whose server is connected and answers nothing."""
-
-    async def last_seq(self) -> int:
-        return await asyncio.Event().wait()
 
 
 @asynccontextmanager
@@ -130,24 +113,6 @@ def test_a_restarted_monitor_has_its_earlier_state() -> None:
             assert second.core.state == first.core.state
 
     run(story)
-
-
-@pytest.mark.parametrize(("kind", "times"), [(DeafBus, 4), (HangingBus, 2)])
-def test_no_node_is_lost_while_the_bus_is_away(kind: type[MemoryBus], times: int) -> None:
-    async def story() -> None:
-        inputs: list[object] = []
-        deaf = Ports(bus=kind(LoopClock()), clock=LoopClock())
-        [watch] = build(SETTINGS, deaf).tasks
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(6.1):
-                await watch(Inbox(put=inputs.append, ask=_nobody, replayed=lambda: True))
-        assert inputs == [BusAway()] * times
-
-    run(story)
-
-
-async def _nobody(_: object) -> object:
-    raise AssertionError
 
 
 def test_the_metrics_show_the_cluster() -> None:

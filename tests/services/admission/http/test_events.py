@@ -202,7 +202,7 @@ async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() ->
     bus, driver, heard = MemoryBus(LoopClock(), Faults(duplicate=1.0)), Driver(), asyncio.Event()
     await bus.publish([joined("n-0"), submitted("train-1"), joined("n-1")])
     forwarding = Forwarding(bus, LoopClock(), Settings(), driver.core)
-    inbox = Inbox(put=lambda _: heard.set(), ask=_nobody, replayed=lambda: True)
+    inbox = Inbox(put=lambda _: heard.set(), ask=_nobody, replayed=lambda: True, seq=lambda: 0)
     task = asyncio.create_task(forwarding.attach(inbox))
     await asyncio.sleep(0.05)
     assert not heard.is_set()
@@ -217,7 +217,7 @@ async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() ->
 
 async def test_a_late_answer_is_an_error_that_says_how_to_repeat() -> None:
     async with serving(attached=False, ask_timeout_real_s=0.05) as api:
-        inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
+        inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True, seq=lambda: 0)
         task = asyncio.create_task(api.forwarding.attach(inbox))
         await asyncio.sleep(0.01)
         body, _ = await api.call(

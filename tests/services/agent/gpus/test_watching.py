@@ -31,7 +31,7 @@ class Watched:
             look_every_real_s=0.005,
             answer_limit_real_s=limit_s,
         )
-        self.inbox = Inbox(put=self._seen.append, ask=_ask, replayed=lambda: True)
+        self.inbox = Inbox(put=self._seen.append, ask=_ask, replayed=lambda: True, seq=lambda: 0)
 
     async def until(self, holds: Callable[[GpusSeen], bool]) -> GpusSeen:
         """The first look from now on of which it holds."""

@@ -28,7 +28,7 @@ async def _ask(_: object) -> None:
     raise AssertionError("a claim asks nothing")
 
 
-INBOX = Inbox(put=lambda _: None, ask=_ask, replayed=lambda: True)
+INBOX = Inbox(put=lambda _: None, ask=_ask, replayed=lambda: True, seq=lambda: 0)
 
 
 def played(scene: Callable[[MemoryBus], Awaitable[None]]) -> None:

@@ -96,7 +96,7 @@ async def _nobody(_: object) -> object:
     raise AssertionError
 
 
-INBOX = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True)
+INBOX = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True, seq=lambda: 0)
 
 
 def staged(folder: Path | None, story: Callable[[Stage], Awaitable[None]]) -> None:

@@ -14,7 +14,10 @@ def test_a_leader_set_to_another_policy_announces_it_and_one_set_alike_does_not(
     said: list[Leadership] = []
 
     async def main() -> None:
-        bus, inbox = MemoryBus(LoopClock()), Inbox(put=said.append, ask=_nobody, replayed=lambda: True)
+        bus, inbox = (
+            MemoryBus(LoopClock()),
+            Inbox(put=said.append, ask=_nobody, replayed=lambda: True, seq=lambda: 0),
+        )
         for token, policy in enumerate(("hops", "fifo", "fifo")):
             await begin_to_lead(inbox, bus, LoopClock(), policy=policy, token=token)
 
