@@ -13,17 +13,19 @@ from schemas.settings import Settings
 from schemas.subjects import subjects_of
 from services.placer.core import ORDERS_NOTHING, Placer
 from services.placer.folds import FOLDS
+from shared.runtime.listening import listening
 from shared.runtime.service import Ports, Service
 
 
 def build(settings: Settings, ports: Ports) -> Service:
+    facts = subjects_of(FOLDS)
     return Service(
         name="placer",
         core=Placer(
             start_timeout_s=ports.clock.cluster_s(settings.start_timeout_real_s),
             profile_iterations=settings.profile_iterations,
         ),
-        facts=subjects_of(FOLDS),
+        facts=facts,
         quiet_facts=ORDERS_NOTHING,
         own_facts=(
             StartOrdered,
@@ -34,4 +36,5 @@ def build(settings: Settings, ports: Ports) -> Service:
             JobPreempted,
             PlacementRefused,
         ),
+        tasks=(listening(settings, ports, facts),),
     )

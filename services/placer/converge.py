@@ -118,7 +118,7 @@ def _trains(state: State, job_id: JobId) -> bool:
 def _start(state: State, placed: Placed, at: float, profile_iterations: int) -> Iterator[Event]:
     assert placed.profile or not _trains(state, placed.job_id), "a job trains in one place"
     workers = dict.fromkeys(placed.gang.nodes, WorkerState.ORDERED)
-    phase = Measuring(workers=workers) if placed.profile else ComingUp(ordered_at=at, workers=workers)
+    phase = Measuring(workers=workers) if placed.profile else ComingUp(workers=workers)
     state.enter(placed, phase)
     job = state.jobs[placed.job_id]
     spec, left = job.spec, job.spec.samples - job.samples_done

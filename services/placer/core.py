@@ -4,50 +4,76 @@ A fact first changes which placements are wanted, or which workers are known to 
 orders starts and stops until the two agree.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from schemas.base import Event
-from schemas.events import JobPreempted, JobStarted, JobSubmitted, WorkerCheckpointed
+from schemas.events import (
+    GangFormed,
+    JobPreempted,
+    JobStarted,
+    JobSubmitted,
+    StartOrdered,
+    StopOrdered,
+    TurnsOrdered,
+    WorkerCheckpointed,
+)
 from schemas.ids import PlacementId
 from services.placer.converge import settled, started
 from services.placer.folds import FOLDS, fold
 from services.placer.orders import refused
-from services.placer.phases import ComingUp
-from services.placer.state import Placed, State, oldest_first
-from shared.domain.core import Effects, Input, Publish
+from services.placer.state import State, oldest_first
+from shared.domain.core import Behind, Effects, Input, Publish
+from shared.domain.timeouts import Timeouts, overslept
 
 ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
     {JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed}
 )
 """facts that change neither the wanted placements nor the running ones"""
+ORDERS = StartOrdered | GangFormed | StopOrdered | TurnsOrdered
 
 
 class Placer:
-    """`start_timeout_s`: cluster seconds for all workers of a placement to come up."""
+    """`start_timeout_s`: cluster seconds for all workers of a placement to come up.
+
+    They count from when this life first saw the placement coming up, and again from when facts reach it as
+    they come, since the workers may have come up in between.
+    """
 
     def __init__(self, *, start_timeout_s: float, profile_iterations: int) -> None:
         self.state = State()
         self._start_timeout_s = start_timeout_s
         self._profile_iterations = profile_iterations
-        self._timed_out: set[PlacementId] = set()
+        self._starts: Timeouts[PlacementId] = Timeouts(start_timeout_s)
+        self._seen: set[PlacementId] = set()
+        """placements that are coming up, those included that this life has refused as late"""
 
-    def handle(self, message: Input, now: float) -> Effects:  # noqa: ARG002 - facts carry their time
+    def handle(self, message: Input, now: float) -> Effects:
+        if isinstance(message, Behind):
+            self._listen_from(now)
         if not isinstance(message, Event) or type(message) not in FOLDS:
             return []
-        return _published(fold(self.state, message) + self._converged(message.at))
+        events = fold(self.state, message) + self._converged(message.at)
+        self._watch_starts(now)
+        return _published(_ordered_at(now, event) for event in events)
 
     def next_wakeup(self) -> float | None:
         """When the next placement that is coming up reaches its time limit."""
-        return min([deadline for _, deadline in self._coming_up()], default=None)
+        return self._starts.first()
 
     def wake(self, now: float) -> Effects:
-        late = oldest_first(placed for placed, deadline in self._coming_up() if now >= deadline)
-        self._timed_out.update(placed.placement_id for placed in late)
+        if overslept(self.next_wakeup(), self._start_timeout_s, now):
+            self._listen_from(now)
+            return []
+        late = oldest_first(self.state.placements[one] for one in self._starts.take_late(now))
         reason = f"its workers were not up within {self._start_timeout_s:g} s"
         return _published(refused(placed, reason, now, late=True) for placed in late)
 
     def resume(self, now: float) -> Effects:
-        return _published(self._converged(now))
+        events = self._converged(now)
+        self._listen_from(now)
+        return _published(events)
 
     def _converged(self, at: float) -> list[Event]:
         state = self.state
@@ -55,12 +81,26 @@ class Placer:
             return []
         return [*settled(state, at), *started(state, at, self._profile_iterations)]
 
-    def _coming_up(self) -> Iterator[tuple[Placed, float]]:
-        """Placements that are coming up and were not refused yet, each with its deadline."""
-        for placement_id in self.state.coming_up:
-            placed = self.state.placements[placement_id]
-            if placement_id not in self._timed_out and isinstance(placed.phase, ComingUp):
-                yield placed, placed.phase.ordered_at + self._start_timeout_s
+    def _watch_starts(self, now: float) -> None:
+        """Begin the limits of placements that have begun to come up, and drop those of others."""
+        coming = self.state.coming_up.keys()
+        if coming == self._seen:
+            return
+        for placement_id in self._seen - coming:
+            self._starts.drop(placement_id)
+        for placement_id in coming:
+            if placement_id not in self._seen:
+                self._starts.begin(placement_id, now)
+        self._seen = set(coming)
+
+    def _listen_from(self, now: float) -> None:
+        self._seen = set(self.state.coming_up)
+        self._starts.restart(self.state.coming_up, now)
+
+
+def _ordered_at(now: float, event: Event) -> Event:
+    """An order with the time at which it is given: the fact that it follows from may have come late."""
+    return replace(event, at=now) if isinstance(event, ORDERS) and event.at < now else event
 
 
 def _published(events: Iterable[Event]) -> Effects:

@@ -33,7 +33,6 @@ class Waiting(msgspec.Struct, tag=True):
 class ComingUp(msgspec.Struct, tag=True, kw_only=True):
     """Starts are ordered on every node."""
 
-    ordered_at: float
     workers: Workers
     meetings: dict[NodeId, str] = {}
     """by leading node: `host:port` at which its processes meet, once known; no entry if they need not meet"""

@@ -153,7 +153,7 @@ def _started(state: State, fact: JobStarted) -> None:
             job.placement, job.tally = fact.placement_id, Tally.of(fact.gang, job.samples_done, fact.at)
         if job.ordered_at is not None:
             learn = state.restarts.switched if job.switched else state.restarts.started
-            learn(job.workload, types_of(state, fact.gang), fact.at - job.ordered_at)
+            learn(job.workload, types_of(state, fact.gang), max(fact.at - job.ordered_at, 0.0))
             job.ordered_at = None
         job.running_since = fact.at
         placement = state.claims.placement_of(fact.job_id)
@@ -173,7 +173,8 @@ def _preempted(state: State, fact: JobPreempted) -> None:
         assert job.running is not None, "only a job that runs is preempted"
         stretch_s = fact.at - job.running_since
         if job.ordered_at is not None and fact.reason in ON_ORDER:
-            state.restarts.stopped(job.workload, types_of(state, job.running), fact.at - job.ordered_at)
+            took_s = max(fact.at - job.ordered_at, 0.0)  # it may have ended before its order reached it
+            state.restarts.stopped(job.workload, types_of(state, job.running), took_s)
         job.ordered_at = None
         job.held_s += stretch_s
         _serve(state, job, stretch_s * job.share)

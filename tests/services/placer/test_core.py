@@ -336,7 +336,7 @@ def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
     assert bench.core.next_wakeup() is None
 
 
-@pytest.mark.parametrize("at", [70.0, 71.0, 1e6])
+@pytest.mark.parametrize("at", [70.0, 71.0, 100.0])
 def test_a_gang_is_late_from_its_time_limit_on_and_refused_once(at: float) -> None:
     bench = Bench()
     bench.plan(place("p1", a=2), kind=PlanKind.FRAGMENT, at=10.0)

@@ -25,7 +25,7 @@ from services.placer.state import Placed, State
 WORKERS = {NodeId("a"): WorkerState.UP}
 PHASES: list[Phase] = [
     Waiting(),
-    ComingUp(ordered_at=1.0, workers=WORKERS),
+    ComingUp(workers=WORKERS),
     Training(workers=WORKERS),
     Measuring(workers=WORKERS),
     Ending(why=PreemptReason.PLAN, owed=Owed.PREEMPTION, workers=WORKERS),

@@ -145,14 +145,18 @@ def test_the_default_time_of_a_switch_is_the_mean_of_the_papers_column(column: S
 # ---- stops that are learnt from
 
 
-def longest_stop_s(*facts: Event) -> float:
+def learnt(*facts: Event) -> RestartTimes:
     state = State()
     for fact in [joined(), joined("node-2"), *in_queue(demand=(4,)), *facts]:
         fold(state, fact)
-    return state.restarts.longest_stop_s
+    return state.restarts
 
 
 ON_BOTH = config(node_1=2, node_2=2)
+
+
+def longest_stop_s(*facts: Event) -> float:
+    return learnt(*facts).longest_stop_s
 
 
 def runs(gang: Gang) -> list[Event]:
@@ -169,6 +173,13 @@ def runs(gang: Gang) -> list[Event]:
 def test_a_stop_lasts_from_the_order_to_the_end_of_the_run() -> None:
     stop = stop_ordered(at=60.0), preempted(at=65.0, reason=PreemptReason.PLAN)
     assert longest_stop_s(*runs(Gang.of(ON_BOTH)), *stop) == 5.0
+
+
+def test_a_run_that_had_ended_when_its_stop_was_ordered_took_no_time_to_stop() -> None:
+    """Its workers' ends waited while the bus was away."""
+    stop = stop_ordered(at=180.0), preempted(at=65.0, reason=PreemptReason.PLAN)
+    [by_type] = learnt(*runs(Gang.of(ON_BOTH)), *stop).known.values()
+    assert {one.stop for one in by_type.values()} == {Mean(0.0, 1)}
 
 
 def test_the_order_to_stop_a_lost_copy_is_none_to_the_others() -> None:
