@@ -19,12 +19,14 @@ from services.profiler.folds import FOLDS
 from services.profiler.tasks import Fit, FitTimes
 from services.profiler.work.workers import fit, fit_times
 from shared.domain.iteration import law_of
+from shared.runtime.listening import listening
 from shared.runtime.service import Ports, Service
 
 
 def build(settings: Settings, ports: Ports) -> Service:
     law = law_of(settings.equations_as_printed)
     lane = ports.offload.lane("fits")
+    facts = subjects_of(FOLDS)
 
     async def close() -> None:
         lane.close()
@@ -41,7 +43,7 @@ def build(settings: Settings, ports: Ports) -> Service:
             every_job=settings.profile_known,
             settle_s=settings.fragment_settle_s / 2,
         ),
-        facts=subjects_of(FOLDS),
+        facts=facts,
         quiet_facts=frozenset({StartOrdered}),
         own_facts=(
             ProfilingPlanned,
@@ -53,5 +55,6 @@ def build(settings: Settings, ports: Ports) -> Service:
         ),
         answers=PROFILER,
         workers={Fit: partial(lane.do, fit), FitTimes: partial(lane.do, fit_times)},
+        tasks=(listening(settings, ports, facts),),
         close=close,
     )

@@ -45,8 +45,9 @@ from services.profiler.runs import added_runs, opening_runs
 from services.profiler.state import KnownJob, PendingRun, Rules, State
 from services.profiler.tasks import Fit, Fitted, FittedTimes, FitTimes
 from shared.domain.cluster import round_at, round_by
-from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
+from shared.domain.core import Asked, Behind, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
 from shared.domain.iteration import OURS, Law, unhidden_share
+from shared.domain.timeouts import overslept
 
 ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts about workers: they may end a measurement, but say nothing about what a job needs"""
@@ -100,6 +101,8 @@ class Profiler:
         self._look_at = inf
         """when to look for idle GPUs"""
         self._given_up: set[PlacementId] = set()
+        self._listens_since = 0.0
+        """time from which on facts reach this life as they come; no run's time limit begins before"""
         self._asked: set[tuple[Fingerprint, GpuType]] = set()
         self._fits: dict[tuple[Fingerprint, GpuType], TimeModules] = {}
         self._types: Types | None = None
@@ -118,6 +121,9 @@ class Profiler:
                 return self._learn(message, now) + self._look(message, now)
             case Asked() | FittedTimes() | WorkFailed(FitTimes()):
                 return [_about_loading(message)]
+            case Behind():
+                self._listens_since = now
+                return []
             case _:
                 return []
 
@@ -127,6 +133,8 @@ class Profiler:
 
     def wake(self, now: float) -> Effects:
         effects: Effects = []
+        if overslept(min([limit for _, limit in self._limits()], default=None), self._timeout_s, now):
+            self._listens_since = now
         for run, limit in list(self._limits()):
             if limit <= now:
                 self._given_up.add(run.plan.placement_id)
@@ -141,6 +149,7 @@ class Profiler:
     def resume(self, now: float) -> Effects:
         self._opened = self._last_addition = -1
         self._look_at = inf
+        self._listens_since = now
         self._given_up.clear()
         self._fits.clear()
         self._asked.clear()
@@ -266,7 +275,7 @@ class Profiler:
         for placement_id, run in self.state.runs.items():
             if not run.failure and placement_id not in self._given_up:
                 began = run.planned_at + self._round_s if run.started_at is None else run.started_at
-                yield run, began + self._timeout_s
+                yield run, max(began, self._listens_since) + self._timeout_s
 
     def _failures(self, now: float) -> Iterator[Effect]:
         for run in self.state.runs.values():

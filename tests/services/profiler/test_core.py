@@ -24,7 +24,7 @@ from services.profiler.core import Profiler
 from services.profiler.state import State
 from services.profiler.tasks import Fit, FitTimes
 from services.profiler.work.workers import fit_times
-from shared.domain.core import Asked, Publish, Reply, Work, WorkFailed
+from shared.domain.core import Asked, Behind, Publish, Reply, Work, WorkFailed
 from tests.services.profiler.profiler_builders import (
     ROUND_S,
     Driver,
@@ -255,6 +255,35 @@ def test_the_last_time_limit_is_final() -> None:
     driver.tell(started("a0", run.placement_id, at=50.0)).until(150.0)
     assert driver.all(ProfileFailed)[0].final
     assert driver.all(JobRejected)[0].reason.endswith("no measurement within 100 s")
+
+
+def test_a_run_has_its_whole_time_from_when_the_bus_is_back() -> None:
+    driver = Driver(timeout_s=100.0).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id, at=50.0)).until(140.0)
+    driver.core.handle(Behind(), 140.0)
+    driver.until(239.0)
+    assert not driver.all(ProfileFailed)
+    driver.tell(measured(run)).until(10 * ROUND_S)
+    assert not driver.all(ProfileFailed)
+
+
+def test_a_run_has_its_whole_time_from_when_the_profiler_is_back() -> None:
+    earlier = Driver(timeout_s=100.0).tell(joined(), submitted())
+    [run] = earlier.next_round()
+    earlier.tell(started("a0", run.placement_id, at=50.0))
+    earlier.now = 200.0
+    driver = Driver(timeout_s=100.0).after(earlier)
+    assert not driver.until(299.0).all(ProfileFailed)
+    assert driver.until(300.0).all(ProfileFailed)
+
+
+def test_a_profiler_that_overslept_gives_no_run_up() -> None:
+    driver = Driver(timeout_s=100.0).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id, at=50.0))
+    assert driver.core.wake(250.0) == []
+    assert (driver.core.next_wakeup() or 0.0) > 250.0
 
 
 def test_a_run_that_never_starts_is_given_up() -> None:
