@@ -282,14 +282,16 @@ def _copies_end_the_job(state: State, job: UnfinishedJob, placed: Placed, worker
 
 
 def _why_ended(state: State, placed: Placed, worker: WorkerStopped) -> tuple[PreemptReason, Cause]:
-    """Why a placement ends after the end of one worker. Any worker may end first if a node of it leaves."""
-    if worker.outcome is Outcome.INTERRUPTED:
-        return PreemptReason.INTERRUPTED, Cause(node=worker.node_id)
+    """Why a placement ends after the end of one worker.
+
+    If a node of it leaves, any worker may end first, also one that was not asked to: the gang stops together.
+    """
     known = ((node_id, state.nodes.get(node_id)) for node_id in placed.gang.nodes)
     left = next((node_id for node_id, node in known if node is not None and node.leaving), None)
     if left is not None:
         return PreemptReason.NODE_LEFT, Cause(node=left)
-    return PreemptReason.PLAN, Cause(node=worker.node_id)
+    interrupted = worker.outcome is Outcome.INTERRUPTED
+    return PreemptReason.INTERRUPTED if interrupted else PreemptReason.PLAN, Cause(node=worker.node_id)
 
 
 def _ends_the_job(state: State, job: UnfinishedJob, placed: Placed, worker: WorkerStopped) -> bool:

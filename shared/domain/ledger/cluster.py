@@ -383,8 +383,8 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
 
 
 def _saved_more(record: JobRecord, fact: WorkerStopped) -> bool:
-    """Whether a copy wrote a checkpoint that it did not report before it ended."""
-    leader = record.tally.leaders.get(fact.node_id) if record.tally.copies else None
+    """Whether a leader wrote a checkpoint that it did not report before it ended."""
+    leader = record.tally.leaders.get(fact.node_id)
     return leader is not None and fact.samples_done > leader.done
 
 

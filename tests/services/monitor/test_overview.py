@@ -289,7 +289,7 @@ def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoi
     world = World(
         *training(at=10.0),
         checkpointed(at=50.0, samples_done=400.0),
-        worker_stopped(at=90.0, outcome=Outcome.INTERRUPTED),
+        worker_stopped(at=90.0, outcome=Outcome.INTERRUPTED, samples_done=400.0),
         preempted(at=90.0, samples_done=400.0, reason=PreemptReason.INTERRUPTED),
     )
     [run] = asked(world, ListRuns(job_id=JobId(JOB)), RunPage).runs

@@ -15,8 +15,10 @@ from schemas.events import (
     StartOrdered,
     StopOrdered,
 )
-from schemas.ids import JobId
+from schemas.ids import JobId, NodeId
 from schemas.plans import Cause
+from shared.domain.ledger import ledger_of
+from tests.fact_builders import profiled, queued
 from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, node, place, worker_started
 from tests.services.placer.test_core import kinds, only
 
@@ -100,16 +102,24 @@ def test_a_job_fails_once_it_has_failed_more_often_than_its_retries() -> None:
     assert bench.core.state.jobs[AGAIN].ended
 
 
-def test_a_worker_stopped_by_an_agent_that_leaves_ends_its_gang_for_that_reason() -> None:
-    """Whichever of the gang's workers is the first to report its end."""
-    for first, second in ((A, B), (B, A)):
-        bench = Bench()
-        placement = place("p1", a=2, b=2)
-        bench.start(placement)
-        bench.tell(NodeDrained(at=44.0, node_id=B, life="1"))
-        bench.stop(placement, first, Outcome.CHECKPOINTED)
-        preempted = only(JobPreempted, bench.stop(placement, second, Outcome.CHECKPOINTED))
-        assert (preempted.reason, preempted.cause) == (PreemptReason.NODE_LEFT, Cause(node=B))
+@pytest.mark.parametrize("order", [(A, B), (B, A)])
+@pytest.mark.parametrize("unasked", [Outcome.CHECKPOINTED, Outcome.INTERRUPTED])
+def test_a_gang_that_stops_since_one_of_its_nodes_leaves_ends_for_that_reason(
+    order: tuple[NodeId, NodeId], unasked: Outcome
+) -> None:
+    """Whichever of the workers is the first to report its end, and though only one was asked to stop."""
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    for fact in (profiled(JOB), queued(JOB)):
+        bench.tell(fact)
+    bench.start(placement)
+    bench.tell(NodeDrained(at=44.0, node_id=B, life="1"))
+    outcomes = {A: unasked, B: Outcome.CHECKPOINTED}
+    facts = [fact for one in order for fact in bench.stop(placement, one, outcomes[one], 500.0)]
+    preempted = only(JobPreempted, facts)
+    assert (preempted.reason, preempted.cause) == (PreemptReason.NODE_LEFT, Cause(node=B))
+    record = ledger_of(bench.log).jobs[JOB]
+    assert (record.samples_done, record.interruptions, record.lost_gpu_s) == (500.0, 0, 0.0)
 
 
 def test_a_worker_that_stops_by_itself_ends_its_gang_and_is_named() -> None:

@@ -389,15 +389,6 @@ def test_a_copy_may_end_with_a_checkpoint_that_it_did_not_report() -> None:
         return job_after(*facts).samples_done
 
     assert [ended(300.0), ended(100.0), ended(300.0, leads=False)] == [300.0, 200.0, 200.0]
-    plain = [
-        *in_queue(),
-        joined(),
-        start_ordered(place="p1"),
-        worker_started(place="p1"),
-        started(place="p1"),
-    ]
-    broke = worker_stopped(place="p1", outcome=Outcome.INTERRUPTED, samples_done=300.0)
-    assert ledger_of([*plain, broke]).jobs[JOB].samples_done == 0.0, "only copies are believed"
 
 
 # ---- why a placement broke

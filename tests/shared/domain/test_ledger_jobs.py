@@ -126,6 +126,18 @@ def test_work_after_the_last_checkpoint_is_lost_with_the_node() -> None:
     assert record.lost_gpu_s == 4 * 30
 
 
+@pytest.mark.parametrize(("samples", "lost_s"), [(1000.0, 0.0), (100.0, 30.0)])
+def test_work_that_an_interrupted_worker_saved_as_it_ended_is_not_lost(samples: float, lost_s: float) -> None:
+    record = job(
+        *in_queue(),
+        started(at=0, on=config(node_1=4)),
+        checkpointed(at=100, samples_done=100.0),
+        worker_stopped(at=130, outcome=Outcome.INTERRUPTED, samples_done=samples),
+        preempted(at=130, reason=PreemptReason.INTERRUPTED, samples_done=samples),
+    )
+    assert (record.samples_done, record.lost_gpu_s) == (samples, 4 * lost_s)
+
+
 def test_the_time_to_checkpoint_on_order_is_lost_work() -> None:
     record = job(
         joined(),
