@@ -377,6 +377,8 @@ class NodeDrained(NodeEvent, frozen=True, kw_only=True, tag="node.drained", omit
     """why, in a few words; empty: no reason was given"""
     life: PlainLine = ""
     """life of the agent that leaves, with which the drain ends; empty: only NodeRestored ends it"""
+    broken: tuple[Index, ...] = ()
+    """GPUs for which the node's agent drains it, by index"""
     by: PlainLine = ""
     """as in `JobSubmitted`"""
 

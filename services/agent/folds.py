@@ -42,6 +42,7 @@ def _joined(state: State, joined: NodeJoined, _: int) -> bool:
     if joined.life == state.life:
         return False
     state.life, state.withheld, state.leaving = joined.life, dict(joined.withheld), False
+    state.drained_for &= joined.withheld.keys()
     for placement_id in [key for key in state.workers if key not in joined.workers]:
         _end(state, placement_id)
     return True
@@ -53,7 +54,8 @@ def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
 
 
 def _drained(state: State, drained: NodeDrained, _: int) -> bool:
-    """The node leaves. Only its agent's own NodeDrained counts; an operator's concerns the planner."""
+    """The node leaves, or has broken GPUs: only its agent says so. An operator's concerns the planner."""
+    state.drained_for |= frozenset(drained.broken)
     if state.leaving or drained.life != state.life:
         return False
     state.leaving = True

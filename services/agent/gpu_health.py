@@ -25,7 +25,7 @@ class GpuHealth:
         self._withheld: dict[int, str] = {}
         """withheld GPUs and the reasons, as published last"""
         self._drained_for: set[int] = set()
-        """broken GPUs for which a NodeDrained was published"""
+        """broken GPUs for which this life has published a NodeDrained"""
 
     def first(self, state: State, adopted: Iterable[PlacementId]) -> dict[int, str]:
         """GPUs to withhold from the start of the life, by a single reading."""
@@ -42,7 +42,7 @@ class GpuHealth:
             index: why for index, why in foreign.items() if index in self._busy_before | self._withheld.keys()
         }
         self._busy_before = frozenset(foreign)
-        return [*self._withhold(lasting | seen.broken, now), *self._drain(now)]
+        return [*self._withhold(lasting | seen.broken, now), *self._drain(state, now)]
 
     def judged(self, worker: Worker, report: Report) -> Report:
         """The report, corrected: a failure on a broken GPU is an interruption, no fault of the job."""
@@ -64,11 +64,16 @@ class GpuHealth:
         self._withheld = {index: self._withheld.get(index, wanted[index]) for index in sorted(wanted)}
         return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=self._withheld))]
 
-    def _drain(self, now: float) -> Effects:
+    def _drain(self, state: State, now: float) -> Effects:
         """Drain the node once for each broken GPU: if an operator restores it, it stays restored."""
-        new = _without(self._seen.broken, self._drained_for)
+        new = _without(self._seen.broken, self._drained_for | state.drained_for)
+        if not new:
+            return []
         self._drained_for |= new.keys()
-        return [Publish(NodeDrained(at=now, node_id=self._node_id, reason=_described(new)))] if new else []
+        drained = NodeDrained(
+            at=now, node_id=self._node_id, reason=_described(new), broken=tuple(sorted(new))
+        )
+        return [Publish(drained)]
 
 
 def _without(gpus: Mapping[int, str], indices: Iterable[int]) -> dict[int, str]:

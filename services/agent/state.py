@@ -74,6 +74,8 @@ class State(msgspec.Struct, kw_only=True):
     """placements that ended here, the oldest first (the values mean nothing)"""
     withheld: dict[int, str] = {}
     """GPUs that no worker gets, by index, and why"""
+    drained_for: frozenset[int] = frozenset()
+    """broken GPUs for which the node was drained, also by an earlier life"""
 
     @property
     def held(self) -> set[int]:

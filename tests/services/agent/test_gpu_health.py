@@ -1,10 +1,10 @@
 """What the agent makes of the GPUs it sees: which it withholds, when the node drains."""
 
 from schemas.base import Event
-from schemas.events import GpusWithheld, NodeDrained, NodeJoined, Outcome, WorkerStopped
+from schemas.events import GpusWithheld, NodeDrained, NodeJoined, NodeRestored, Outcome, WorkerStopped
 from schemas.ids import PlacementId
 from services.agent.tasks import ALL_WELL, Failed, GpusSeen, Started, Stopped
-from tests.services.agent.agent_bench import Bench, joined, start
+from tests.services.agent.agent_bench import HERE, Bench, joined, start
 
 P1 = PlacementId("p1")
 
@@ -99,6 +99,28 @@ def test_a_node_that_joins_with_a_broken_gpu_drains_at_the_first_look() -> None:
     bench = Bench(seen=broken(0))
     assert list(bench.core.state.withheld) == [0]
     assert [type(fact) for fact in bench.tell(broken(0), at=2.0)] == [NodeDrained]
+
+
+def drains(bench: Bench, seen: GpusSeen) -> list[NodeDrained]:
+    return [fact for fact in bench.tell(seen, at=100.0) if isinstance(fact, NodeDrained)]
+
+
+def test_a_broken_gpu_drains_no_node_again_that_was_restored_before_the_agent_s_restart() -> None:
+    earlier = Bench(life="life-0")
+    earlier.tell(broken(3), at=2.0)
+    earlier.tell(NodeRestored(at=50.0, node_id=HERE, by="operator"))
+    again = Bench(before=earlier.log, seen=broken(3))
+    assert drains(again, broken(3)) == []
+    assert [fact.broken for fact in drains(again, broken(1, 3))] == [(1,)]
+
+
+def test_a_gpu_that_breaks_again_after_a_repair_drains_the_node_again() -> None:
+    earlier = Bench(life="life-0")
+    earlier.tell(broken(3), at=2.0)
+    repaired = Bench(life="life-1", before=earlier.log)
+    again = Bench(life="life-2", before=[*earlier.log, *repaired.log], seen=broken(3))
+    for bench in (repaired, again):
+        assert [fact.broken for fact in drains(bench, broken(3))] == [(3,)]
 
 
 def test_a_job_that_fails_on_a_broken_gpu_is_interrupted() -> None:
