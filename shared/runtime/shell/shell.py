@@ -20,7 +20,7 @@ import structlog
 from schemas.base import Message, Question, Sample
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
-from shared.domain.core import Asked, Effect, Publish, Reply, Send, Work, WorkFailed
+from shared.domain.core import Asked, Behind, Effect, Publish, Reply, Send, Work, WorkFailed
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
@@ -354,6 +354,8 @@ class Shell:
             if self._candidate is not None:
                 await self._candidate.until_sure()
             batch = self._mailbox.take(BATCH)
+            if not self._bus.connected():
+                batch.insert(0, Behind())  # before a time limit ends in this turn
             began = time.perf_counter()
             effects = self._handling.turn(batch, self._clock.now())
             self.counts.handle_s += time.perf_counter() - began

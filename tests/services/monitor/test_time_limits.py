@@ -39,13 +39,14 @@ def monitor_on(bus: MemoryBus) -> Shell:
     return Shell(build(Settings(node_lease_real_s=LEASE_S), ports), ports, Settings())
 
 
-def test_a_job_that_completed_in_time_while_the_bus_was_away_is_complete() -> None:
+@pytest.mark.parametrize("cut_at", [40.0, 99.9])
+def test_a_job_that_completed_in_time_while_the_bus_was_away_is_complete(cut_at: float) -> None:
     async def story() -> None:
         bus = MemoryBus(LoopClock())
         others = bus.client("others")
         await others.publish(RUNS)
         living = asyncio.create_task(monitor_on(bus).run())
-        await asyncio.sleep(40)
+        await asyncio.sleep(cut_at)
         bus.cut()
         await asyncio.sleep(300)
         bus.mend()

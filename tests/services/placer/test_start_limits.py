@@ -115,16 +115,16 @@ def kinds(facts: Sequence[Event]) -> list[type[Event]]:
     return [type(fact) for fact in facts]
 
 
-@pytest.mark.parametrize("away_s", [40.0, 120.0])
-def test_workers_that_came_up_while_the_bus_was_away_start_their_job(away_s: float) -> None:
+@pytest.mark.parametrize(("cut_at", "away_s"), [(5.0, 40.0), (5.0, 120.0), (59.9, 40.0)])
+def test_workers_that_came_up_while_the_bus_was_away_start_their_job(cut_at: float, away_s: float) -> None:
     async def story() -> None:
         stage, placement = Stage(), place("p1", a=4)
         async with stage.placer():
             await stage.begin(placement)
-            await asyncio.sleep(5)
+            await asyncio.sleep(cut_at)
             await stage.away(away_s)
             await asyncio.sleep(2)  # the agent is back a little later
-            await stage.come_up(placement, at=15.0)
+            await stage.come_up(placement, at=cut_at)
             await asyncio.sleep(1)
         assert kinds(stage.facts(JobStarted, PlacementRefused)) == [JobStarted]
 
