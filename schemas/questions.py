@@ -10,7 +10,7 @@ from schemas.base import Message, Question
 from schemas.calibration import AllReduceMeeting, AllReduceTimes, Calibration, Ring
 from schemas.ids import Fingerprint, JobId, NodeId, PlanId
 from schemas.measurements import DataMode
-from schemas.numbers import Amount, WholeNumber
+from schemas.numbers import Amount, Time, WholeNumber
 from schemas.output import OutputPage
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
@@ -143,6 +143,9 @@ class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):
     subject: ClassVar[str] = ESTIMATOR
 
     lines: tuple[bytes, ...]
+    newest_at: Time | None = None
+    """time of the export's newest observation. If this stack's clock is behind it, all of them count as made
+    so much earlier. None: that of these lines"""
 
 
 class Imported(Message, frozen=True, kw_only=True):

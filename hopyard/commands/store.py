@@ -13,7 +13,7 @@ from hopyard.commands.options import AsJson
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
-from schemas.archive import VERSION, Header, encoded, entry_of, header_of
+from schemas.archive import VERSION, Entry, Header, ObservationLine, encoded, entry_of, header_of
 from schemas.base import Message
 from schemas.instances import INSTANCES_MAX
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
@@ -72,16 +72,17 @@ def import_file(
 
     Entries that it has are skipped, so a second import changes nothing. A file
     that is damaged anywhere is refused as a whole. Times stay those of the stack
-    that wrote the file.
+    that wrote the file. If the clock of this one is behind the newest
+    observation, all count as made so much earlier.
 
     $ hopyard store import lab.jsonl
     """
-    for _ in _lines(file):
-        pass
+    times = (entry.seen.at for entry, _ in _entries(file) if isinstance(entry, ObservationLine))
+    newest_at = max(times, default=None)
     entered = known = 0
-    rest = _lines(file)
+    rest = (line for _, line in _entries(file))
     while lines := tuple(islice(rest, LINES_AT_ONCE)):
-        taken = ask(ImportStore(lines=lines), Imported, TIMEOUT_S)
+        taken = ask(ImportStore(lines=lines, newest_at=newest_at), Imported, TIMEOUT_S)
         if taken.wrong is not None:
             raise Invalid(f"{file}: the estimator refuses a line: {taken.wrong[1]}")
         entered, known = entered + taken.entered, known + taken.known
@@ -141,8 +142,8 @@ def _pages() -> Iterator[StorePage]:
         after = page.next
 
 
-def _lines(file: Path) -> Iterator[bytes]:
-    """The entries, each checked. Raises Invalid, with the line."""
+def _entries(file: Path) -> Iterator[tuple[Entry, bytes]]:
+    """The entries, each checked, and their lines. Raises Invalid, with the line."""
     with file.open("rb") as lines:
         try:
             header_of(next(lines, b""))
@@ -150,10 +151,10 @@ def _lines(file: Path) -> Iterator[bytes]:
             raise Invalid(f"{file}:1: {error}") from None
         for number, line in enumerate(lines, start=2):
             try:
-                entry_of(line)
+                entry = entry_of(line)
             except ValueError as error:
                 raise Invalid(f"{file}:{number}: {error}") from None
-            yield line.rstrip(b"\n")
+            yield entry, line.rstrip(b"\n")
 
 
 def register(app: typer.Typer) -> None:

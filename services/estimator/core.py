@@ -126,7 +126,7 @@ class Estimator:
         self._due = None
         retries, self._retries = list(self._retries), {}
         effects = [effect for job_id in retries for effect in self._learn_modules(job_id)]
-        return [*self._flush(), *effects, *self._calibrate(now)]
+        return [*self._flush(now), *effects, *self._calibrate(now)]
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract of a core
         """Write again what the store may lack: every open job's modules, and the last executions."""
@@ -251,16 +251,16 @@ class Estimator:
             return []
         self._observed.append(seen)
         if len(self._observed) >= BATCH and not self._write_failed:
-            return self._flush()
+            return self._flush(now)
         self._set_timer(now)
         return []
 
-    def _flush(self) -> Effects:
+    def _flush(self, now: float) -> Effects:
         batch, self._observed = self._observed, []
         ended, self._ended = self._ended, []
         again, self._write_failed = self._write_failed, False
         paced = [seen for seen in batch if gangs.paced(seen.gang)]
-        record: Effects = [Work(WriteObservations(tuple(paced), again))] if paced else []
+        record: Effects = [Work(WriteObservations(tuple(paced), now, again))] if paced else []
         if len(paced) < len(batch):
             record.append(self._correct([seen for seen in batch if not gangs.paced(seen.gang)]))
         return [*record, *([Work(WriteExecutions(tuple(ended)))] if ended else [])]
@@ -285,7 +285,7 @@ class Estimator:
             case Calibrate(measure=True):
                 return [Work(MeasurePaths(ticket=asked.ticket, nodes=tuple(self._alive()), now=now))]
             case ShowAccuracy() | Calibrate() | ExportStore() | ImportStore() as question:
-                return [*self._flush(), Work(ReadStore(asked.ticket, question))]
+                return [*self._flush(now), Work(ReadStore(asked.ticket, question, now))]
             case _:
                 reason = f"the estimator does not answer {type(asked.question).__name__}"
                 return [Reply(asked.ticket, Refused(reason=reason))]

@@ -16,6 +16,7 @@ class WriteObservations(msgspec.Struct, frozen=True):
     """Work: write observations."""
 
     observations: tuple[ThroughputObserved, ...]
+    now: float
     again: bool = False
     """some may be written: the last attempt failed, or was given up"""
 
@@ -64,6 +65,7 @@ class ReadStore(msgspec.Struct, frozen=True):
 
     ticket: int
     question: ShowAccuracy | Calibrate | ExportStore | ImportStore
+    now: float
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,9 @@ from schemas.archive import (
 )
 from schemas.calibration import BandwidthRow
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
+from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, usable
+from services.estimator.store.table import FOREVER
 
 
 def page(store: Store, asked: ExportStore) -> StorePage:
@@ -47,7 +49,7 @@ def _rest(store: Store) -> Iterator[Line]:
         yield ExecutionLine(execution=execution)
 
 
-def enter(store: Store, asked: ImportStore) -> Imported:
+def enter(store: Store, asked: ImportStore, now: float = FOREVER) -> Imported:
     """Import the whole page, or nothing if a line cannot be read. Raises StoreUnavailable."""
     entries: list[Entry] = []
     for index, line in enumerate(asked.lines):
@@ -55,14 +57,19 @@ def enter(store: Store, asked: ImportStore) -> Imported:
             entries.append(entry_of(line))
         except ValueError as error:
             return Imported(entered=0, known=0, wrong=(index, str(error)))
-    entered = _enter_observations(store, [one for one in entries if isinstance(one, ObservationLine)])
+    seen = [one.seen for one in entries if isinstance(one, ObservationLine)]
+    entered = _enter_observations(store, seen, asked.newest_at, now)
     entered += sum(_enter(store, one) for one in entries if not isinstance(one, ObservationLine))
     return Imported(entered=entered, known=len(entries) - entered)
 
 
-def _enter_observations(store: Store, lines: Sequence[ObservationLine]) -> int:
-    new = store.unknown([line.seen for line in lines if usable(line.seen)])
-    store.add(new)
+def _enter_observations(
+    store: Store, seen: Sequence[ThroughputObserved], newest_at: float | None, now: float
+) -> int:
+    """Enter observations, which count as so much earlier that the newest of the file is not after `now`."""
+    new = store.unknown([one for one in seen if usable(one)])
+    newest = max([one.at for one in seen], default=0.0) if newest_at is None else newest_at
+    store.add(new, now, max(newest - now, 0.0))
     return len(new)
 
 

@@ -17,7 +17,7 @@ from schemas.ids import Fingerprint, GpuType, NodeId
 from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
-from services.estimator.store.table import Whole
+from services.estimator.store.table import FOREVER, Whole
 from shared.domain import gangs
 from shared.domain.iteration import Column
 
@@ -139,8 +139,13 @@ class Theory(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """Every method raises StoreUnavailable."""
 
-    def add(self, observations: Sequence[ThroughputObserved]) -> None:
-        """Fold observations into the entity layer and the type layer, all or none."""
+    def add(
+        self, observations: Sequence[ThroughputObserved], now: float = FOREVER, earlier_s: float = 0.0
+    ) -> None:
+        """Fold observations into the entity layer and the type layer, all or none.
+
+        They age as if made `earlier_s` before their time, and at `now` if that is still later.
+        """
         ...
 
     def find(self, keys: Keys) -> Evidence: ...
@@ -183,7 +188,7 @@ class Store(Protocol):
         ...
 
     def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
-        """The newest observations of a workload on a type, at most `RUNNING`, oldest first."""
+        """The last observations of a workload on a type that came, at most `RUNNING`, in their order."""
         ...
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:

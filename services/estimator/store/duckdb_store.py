@@ -35,6 +35,7 @@ from services.estimator.store.contract import (
     identity_of,
 )
 from services.estimator.store.memory_store import MemoryStore, rows_of
+from services.estimator.store.table import FOREVER
 from services.estimator.store.tables import (
     FORMAT,
     SCHEMA,
@@ -78,12 +79,14 @@ class DuckDbStore:
 
     # ---- evidence
 
-    def add(self, observations: Sequence[ThroughputObserved]) -> None:
+    def add(
+        self, observations: Sequence[ThroughputObserved], now: float = FOREVER, earlier_s: float = 0.0
+    ) -> None:
         if not observations:
             return
         touched = list(dict.fromkeys(seen.fingerprint for seen in observations))
         self._load(touched)
-        self._memory.fold(observations)
+        self._memory.fold(observations, now, earlier_s)
         counts = self._memory.counts
         rows = list(dict.fromkeys(row for seen in observations for row in rows_of(seen, counts=counts)))
         sums = self._memory.table.find(self._memory.keys(rows)).tolist()
@@ -319,7 +322,7 @@ def _insert(file: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row]) ->
 
 _NEWEST = f"""
 SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> '[]'
-ORDER BY seen_at DESC, placement_id, node_id LIMIT {RUNNING}
+ORDER BY rowid DESC LIMIT {RUNNING}
 """  # noqa: S608 - ours
 
 _NAME_SERVERS = """

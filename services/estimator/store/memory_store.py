@@ -33,6 +33,7 @@ from services.estimator.store.contract import (
 from services.estimator.store.table import (
     COUNT,
     FIRST,
+    FOREVER,
     SECOND,
     SECONDS,
     WEIGHT,
@@ -82,15 +83,17 @@ class MemoryStore:
 
     # ---- evidence
 
-    def add(self, observations: Sequence[ThroughputObserved]) -> None:
-        self.fold(observations)
+    def add(
+        self, observations: Sequence[ThroughputObserved], now: float = FOREVER, earlier_s: float = 0.0
+    ) -> None:
+        self.fold(observations, now, earlier_s)
         self._seen += observations
         for seen in observations:
             if seen.data_s:
                 types = self._pools.setdefault(seen.fingerprint, {})
                 types.setdefault(seen.gpu_type, deque(maxlen=RUNNING)).append(seen)
 
-    def fold(self, observations: Sequence[ThroughputObserved]) -> None:
+    def fold(self, observations: Sequence[ThroughputObserved], now: float, earlier_s: float) -> None:
         """Add observations to the sums without keeping them."""
         if not observations:
             return
@@ -98,16 +101,17 @@ class MemoryStore:
         names = [row for seen in observations for row in rows_of(seen, counts=self.counts)]
         keys = self.keys(names)
         for seen in observations:
-            before = self.observed_at.get(seen.fingerprint, seen.at)
-            self.observed_at[seen.fingerprint] = max(before, seen.at)
+            at = seen.at - earlier_s
+            before = self.observed_at.get(seen.fingerprint, at)
+            self.observed_at[seen.fingerprint] = min(max(before, at), now)
         self._note(names, keys)
         rows = Observations(
             key=keys,
-            at=[seen.at for seen in twice],
+            at=[seen.at - earlier_s for seen in twice],
             seconds=[seen.seconds for seen in twice],
             throughput=[seen.throughput for seen in twice],
         )
-        self.table.add(rows, self._half_life_s)
+        self.table.add(rows, self._half_life_s, now)
 
     def enter(
         self,

@@ -5,8 +5,10 @@ not observations: an observation of `seconds` at cluster time t weighs
 
     w = seconds · 2^(−(seen_at − t) / half-life)
 
-with `seen_at` the newest of its row; when a newer one comes, what is there fades by the same rule. Weights
-are computed one by one in plain floats: numpy's powers differ in the last digit from machine to machine.
+with `seen_at` the newest of its row; when a newer one comes, what is there fades by the same rule. What is
+later than the time of an addition, as from a clock that is ahead or from another cluster, counts as new then:
+otherwise all that comes after it would weigh nothing. Weights are computed one by one in plain floats:
+numpy's powers differ in the last digit from machine to machine.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,6 +23,8 @@ Whole = npt.NDArray[np.int64]
 
 COUNT, SECONDS, WEIGHT, FIRST, SECOND, SEEN_AT = range(6)
 """columns: observations, their seconds, Σ w, Σ w·x, Σ w·x² (x in samples/s per GPU), time of the newest"""
+
+FOREVER = float("inf")
 
 PLACE_BITS, SIZE_BITS = 19, 25
 """half a million servers and types, 4,095 nodes; 18 bits are left for a quarter of a million workloads"""
@@ -101,8 +105,8 @@ class Table:
         self._sums = np.concatenate([np.zeros((1, 6)), sums])
         self._mark()
 
-    def add(self, seen: Observations, half_life_s: float) -> None:
-        """Fold observations in."""
+    def add(self, seen: Observations, half_life_s: float, now: float = FOREVER) -> None:
+        """Fold observations in, at the time `now`."""
         of_key: dict[int, list[tuple[float, float, float]]] = {}
         observed = zip(seen.at, seen.seconds, seen.throughput, strict=True)
         for key, one in zip(seen.key.tolist(), observed, strict=True):
@@ -110,7 +114,7 @@ class Table:
         rows = [self._row.get(key) or self._enter(key) for key in of_key]
         before = self._sums[rows].tolist()
         pairs = zip(before, of_key.values(), strict=True)
-        self._sums[rows] = [_folded(sums, new, half_life_s) for sums, new in pairs]
+        self._sums[rows] = [_folded(sums, new, half_life_s, now) for sums, new in pairs]
 
     def _enter(self, key: int) -> int:
         row = self._row[key] = len(self._row) + 1
@@ -135,13 +139,14 @@ def _marks(keys: Whole, size: int) -> Whole:
 
 
 def _folded(
-    sums: Sequence[float], observed: Sequence[tuple[float, float, float]], half_life_s: float
+    sums: Sequence[float], observed: Sequence[tuple[float, float, float]], half_life_s: float, now: float
 ) -> tuple[float, ...]:
     """A row with more observations: their time, seconds and samples/s."""
     count, seconds, weight, first, second, seen_at = sums
     newest = max(at for at, _, _ in observed)
     if count:
         newest = max(seen_at, newest)
+    newest = min(newest, now)
     faded = fading(newest, seen_at, half_life_s)
     weight, first, second = weight * faded, first * faded, second * faded
     for at, lasted_s, throughput in observed:

@@ -100,7 +100,8 @@ class StoreWorkers:
 
         One that was given up may be written all the same, once the disk answers.
         """
-        self._store.add(self._store.unknown(task.observations) if task.again else task.observations)
+        new = self._store.unknown(task.observations) if task.again else task.observations
+        self._store.add(new, task.now)
         return tasks.ObservationsWritten(tuple(self._due(task.observations)))
 
     def _due(self, observations: Iterable[ThroughputObserved]) -> Iterator[tuple[Fingerprint, GpuType]]:
@@ -186,7 +187,7 @@ class StoreWorkers:
             case ExportStore() as question:
                 answer = page(self._store, question)
             case ImportStore() as question:
-                answer = enter(self._store, question)
+                answer = enter(self._store, question, task.now)
         return tasks.Answered(task.ticket, answer)
 
     def _accuracy(self, question: ShowAccuracy) -> Message:

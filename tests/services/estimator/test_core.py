@@ -235,20 +235,20 @@ def test_observations_are_written_in_batches() -> None:
     core = Estimator(flush_s=FLUSH_S)
     effects = [core.handle(observed(), 0.0) for _ in range(BATCH)]
     assert not any(effects[:-1])
-    assert effects[-1] == [Work(WriteObservations((observed(),) * BATCH))]
+    assert effects[-1] == [Work(WriteObservations((observed(),) * BATCH, 0.0))]
 
 
 def test_observations_do_not_wait_for_ever() -> None:
     core = Estimator(flush_s=FLUSH_S)
     core.handle(observed(), 3.0)
     assert core.next_wakeup() == 3.0 + FLUSH_S
-    assert core.wake(3.0 + FLUSH_S) == [Work(WriteObservations((observed(),)))]
+    assert core.wake(3.0 + FLUSH_S) == [Work(WriteObservations((observed(),), 3.0 + FLUSH_S))]
     assert core.next_wakeup() is None
 
 
 def test_observations_that_could_not_be_written_are_tried_again_at_their_time() -> None:
     core = Estimator(flush_s=FLUSH_S)
-    core.handle(WorkFailed(WriteObservations((observed(),) * BATCH), "disk full"), 0.0)
+    core.handle(WorkFailed(WriteObservations((observed(),) * BATCH, 0.0), "disk full"), 0.0)
     assert core.handle(observed(), 1.0) == []
     [work] = core.wake(FLUSH_S)
     assert isinstance(work, Work)
@@ -269,7 +269,15 @@ def test_what_a_write_that_was_given_up_wrote_all_the_same_is_not_written_twice(
     driver.perform(driver.core.wake(2 * FLUSH_S))
     assert [seen.at for seen in driver.store.observations(0, 10)] == [0.0, 1.0, 2.0]
     driver.core.handle(observed(at=3.0), FLUSH_S)
-    assert driver.core.wake(1e9) == [Work(WriteObservations((observed(at=3.0),)))]
+    assert driver.core.wake(1e9) == [Work(WriteObservations((observed(at=3.0),), 1e9))]
+
+
+def test_an_observation_by_a_clock_that_is_ahead_outweighs_no_later_ones() -> None:
+    driver = ready()
+    for at, now, rate in ((1e9, 0.0, 1.0), *((now, now, 80.0) for now in (4e6, 4.5e6, 5e6))):
+        driver.core.handle(observed(throughput=rate, at=at), now)
+        driver.perform(driver.core.wake(now + FLUSH_S))
+    assert throughput(driver.ask(question())) == pytest.approx([80.0], rel=0.05)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
@@ -402,7 +410,7 @@ def test_accuracy_by_an_unknown_key_is_refused() -> None:
 def test_enough_news_about_a_workload_on_a_type_have_its_loading_refined() -> None:
     driver = ready()
     seen = msgspec.structs.replace(observed(), data_s=(0.1,) * 8, wait_s=(0.0,) * 8)
-    recorded = driver.workers.record(WriteObservations((seen,) * FIRST_AT))
+    recorded = driver.workers.record(WriteObservations((seen,) * FIRST_AT, 5.0))
     [work] = driver.core.handle(recorded, 5.0)
     assert work == Work(Refine(fingerprint=seen.fingerprint, node=node()))
 

@@ -68,6 +68,30 @@ def test_an_import_takes_everything_once() -> None:
     assert other.find(keys(("a0", False, 1))).count.tolist() == [3]
 
 
+def weighed(rates_at: dict[float, float], now: float, newest_at: float | None = None) -> tuple[Store, float]:
+    """A store that imported some observations, a page each, and its mean."""
+    store = MemoryStore(HALF_LIFE_S)
+    for at, rate in rates_at.items():
+        line = encoded(ObservationLine(seen=observed(throughput=rate, at=at)))
+        assert enter(store, ImportStore(lines=(line,), newest_at=newest_at), now).entered == 1
+    return store, store.find(keys(("a0", False, 1))).mean.tolist()[0]
+
+
+def test_an_import_from_a_cluster_whose_clock_is_ahead_keeps_its_own_ages() -> None:
+    """40 was seen one half-life before 70, so it counts half."""
+    old = {1e9: 40.0, 1e9 + HALF_LIFE_S: 70.0}
+    store, mean = weighed(old, now=5.0, newest_at=1e9 + HALF_LIFE_S)
+    assert mean == pytest.approx(60.0)
+    assert [one.at for one in store.observations(0, 9)] == list(old)
+
+
+def test_own_observations_count_after_an_import_from_a_cluster_whose_clock_is_ahead() -> None:
+    store, _ = weighed({1e9: 40.0}, now=5.0)
+    for at in (5.0 + HALF_LIFE_S, 5.0 + 20 * HALF_LIFE_S):
+        store.add([observed(throughput=70.0, at=at)], now=at)
+    assert store.find(keys(("a0", False, 1))).mean == pytest.approx([70.0], rel=1e-3)
+
+
 def test_an_import_does_not_overwrite_profiles() -> None:
     other = DuckDbStore(":memory:", HALF_LIFE_S)
     other.keep(workload(), {A: modules(forward_s=9.0)})

@@ -224,6 +224,18 @@ def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: S
     assert list(store.running(workload().fingerprint, B)) == []
 
 
+def test_what_a_fit_gets_is_what_came_last_whatever_its_time(store: Store) -> None:
+    timed = [msgspec.structs.replace(observed(at=at), data_s=(0.1,)) for at in (1e9, *range(RUNNING))]
+    store.add(timed, now=100.0)
+    assert list(store.running(workload().fingerprint, A)) == timed[1:]
+
+
+def test_a_workload_observed_later_than_now_is_not_the_newest_for_ever(store: Store) -> None:
+    store.add([observed(model="m1", at=1e9)], now=10.0)
+    store.add([observed(model="m2", at=20.0)], now=20.0)
+    assert store.latest(1) == [workload("m2").fingerprint]
+
+
 def test_bandwidths_are_kept_by_type(store: Store) -> None:
     first, second = (
         Bandwidth(link=link, network=None, at=0.0, measurements=1, error=0.0) for link in (1e9, 2e9)

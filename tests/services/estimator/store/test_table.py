@@ -38,6 +38,23 @@ def test_sums_fade_to_the_time_of_the_newest() -> None:
     assert (sums[COUNT], sums[WEIGHT], sums[SEEN_AT]) == (2.0, 25.0, 100.0)
 
 
+def test_what_is_later_than_now_is_new_and_fades_from_then_on() -> None:
+    table = Table()
+    table.add(seen((7, 1e9, 30.0, 2.0)), HALF_LIFE_S, now=0.0)
+    table.add(seen((7, 100.0, 10.0, 2.0)), HALF_LIFE_S, now=100.0)
+    [sums] = table.find(np.array([7]))
+    assert (sums[COUNT], sums[WEIGHT], sums[SEEN_AT]) == (2.0, 25.0, 100.0)
+
+
+def test_a_row_that_is_ahead_of_the_clock_fades_from_the_next_observation_on() -> None:
+    table = Table()
+    table.add(seen((7, 1e9, 30.0, 2.0)), HALF_LIFE_S)
+    for now in (0.0, 100.0):
+        table.add(seen((7, now, 10.0, 2.0)), HALF_LIFE_S, now)
+    [sums] = table.find(np.array([7]))
+    assert (sums[WEIGHT], sums[SEEN_AT]) == (30.0, 100.0)
+
+
 def test_the_order_in_which_they_come_changes_nothing() -> None:
     rows = [(k % 3, 10.0 * k, 5.0 + k, 1.0 + k) for k in range(12)]
     at_once, one_by_one = Table(), Table()
