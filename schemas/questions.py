@@ -129,12 +129,13 @@ class ExportStore(Question, frozen=True, kw_only=True, tag="export-store"):
     after: WholeNumber = 0
     """`next` of the page before"""
     limit: Annotated[int, Meta(ge=1, le=20_000)] = 20_000
+    """lines, at most; a page of long ones has fewer"""
 
 
 class StorePage(Message, frozen=True, kw_only=True):
     lines: tuple[bytes, ...]
     next: int | None
-    """None: this was the last page"""
+    """with which to ask for the page after this one. None: this was the last"""
 
 
 class ImportStore(Question, frozen=True, kw_only=True, tag="import-store"):

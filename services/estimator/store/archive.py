@@ -1,6 +1,7 @@
 """Exports the store as lines, a page at a time, and imports them; entries that a store has are skipped."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -23,19 +24,41 @@ from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, usable
 from services.estimator.store.table import FOREVER
 
+PAGE_BYTES = 8 * 2**20
+"""bytes of lines from which on a page is full; messages may have 64 MiB"""
+THEORY, LOG = 2**50, 2**51
+"""places from which on an export has what is known beside observations, and the prediction log"""
+
 
 def page(store: Store, asked: ExportStore) -> StorePage:
-    """A page of observations, as they came; the last page has all else too. Raises StoreUnavailable."""
-    seen = store.observations(asked.after, asked.limit)
-    lines: list[Line] = [ObservationLine(seen=one) for one in seen]
-    last = len(seen) < asked.limit
-    lines += _rest(store) if last else ()
-    return StorePage(
-        lines=tuple(encoded(line) for line in lines), next=None if last else asked.after + len(seen)
-    )
+    """A page of the export. Raises StoreUnavailable.
+
+    It skips nothing, whatever comes between two pages: a line keeps its place, or moves to a later one.
+    """
+    lines: list[bytes] = []
+    size = 0
+    for place, line in _placed(store, asked.after, asked.limit):
+        lines.append(encoded(line))
+        size += len(lines[-1])
+        if len(lines) == asked.limit or size >= PAGE_BYTES:
+            return StorePage(lines=tuple(lines), next=place + 1)
+    return StorePage(lines=tuple(lines), next=None)
 
 
-def _rest(store: Store) -> Iterator[Line]:
+def _placed(store: Store, after: int, limit: int) -> Iterator[tuple[int, Line]]:
+    """Lines from a place on, with their places; of observations and executions at most `limit`."""
+    if after < THEORY:
+        seen = [ObservationLine(seen=one) for one in store.observations(after, limit)]
+        yield from enumerate(seen, start=max(after, store.dropped()))
+    if after < LOG:
+        first = max(after, THEORY)
+        yield from enumerate(islice(_known(store), first - THEORY, None), start=first)
+    first = max(after, LOG)
+    log = [ExecutionLine(execution=one) for one in store.logged(first - LOG, limit)]
+    yield from enumerate(log, start=first)
+
+
+def _known(store: Store) -> Iterator[Line]:
     for fingerprint, theory in sorted(store.theory(store.workloads()).items()):
         for gpu_type, modules in sorted(theory.modules.items()):
             yield TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules)
@@ -45,8 +68,6 @@ def _rest(store: Store) -> Iterator[Line]:
             yield CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types, **msgspec.structs.asdict(one))
     for gpu_type, known in sorted(store.bandwidths().items()):
         yield BandwidthLine(row=BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known)))
-    for execution in store.executions():
-        yield ExecutionLine(execution=execution)
 
 
 def enter(store: Store, asked: ImportStore, now: float = FOREVER) -> Imported:

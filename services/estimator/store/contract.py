@@ -168,7 +168,11 @@ class Store(Protocol):
         ...
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
-        """Observations in the order in which they came, without the first `after`."""
+        """Observations in the order in which they came, without the first `after` that ever came."""
+        ...
+
+    def dropped(self) -> int:
+        """How many of the first observations it no longer has."""
         ...
 
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
@@ -207,6 +211,10 @@ class Store(Protocol):
 
     def log(self, executions: Sequence[Execution]) -> int:
         """Write executions to the prediction log, and say how many it did not have."""
+        ...
+
+    def logged(self, after: int, limit: int) -> list[Execution]:
+        """The prediction log in the order in which it was written, without the first `after`."""
         ...
 
     def executions(self) -> list[Execution]:

@@ -118,6 +118,9 @@ class DuckDbStore:
             rows = file.execute(_PAGE, [limit, after]).fetchall()
             return [observation_of(row) for row in rows]
 
+    def dropped(self) -> int:
+        return 0
+
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
         asked = {identity_of(one): one for one in observations}
         with self._file("read") as file:
@@ -181,6 +184,11 @@ class DuckDbStore:
         new = {one.placement_id: one for one in executions if one.placement_id not in known}
         self._write({"executions": [execution_row(one) for one in new.values()]}, [])
         return len(new)
+
+    def logged(self, after: int, limit: int) -> list[Execution]:
+        with self._file("read") as file:
+            rows = file.execute(_LOG_PAGE, [limit, after]).fetchall()
+            return [execution_of(row) for row in rows]
 
     def executions(self) -> list[Execution]:
         with self._file("read") as file:
@@ -334,6 +342,7 @@ WHERE layer = 'entity' AND place = seen.node_id
 """
 """for a file whose servers are nodes without a GPU type: a server gets the type that its node had last"""
 _PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
+_LOG_PAGE = "SELECT * FROM executions ORDER BY rowid LIMIT ? OFFSET ?"
 _KNOWN = """
 SELECT placement_id, node_id, seen_at FROM observations WHERE placement_id IN (SELECT unnest(?))
 """

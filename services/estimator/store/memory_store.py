@@ -80,6 +80,8 @@ class MemoryStore:
         self._bandwidths: dict[GpuType, Bandwidth] = {}
         self._log: dict[PlacementId, Execution] = {}
         self._seen: deque[ThroughputObserved] = deque(maxlen=SEEN_KEPT)
+        self._came = 0
+        """observations, those included that are not among `_seen` any more"""
 
     # ---- evidence
 
@@ -88,6 +90,7 @@ class MemoryStore:
     ) -> None:
         self.fold(observations, now, earlier_s)
         self._seen += observations
+        self._came += len(observations)
         for seen in observations:
             if seen.data_s:
                 types = self._pools.setdefault(seen.fingerprint, {})
@@ -201,7 +204,11 @@ class MemoryStore:
         return self._coded[layer, places]
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
-        return list(islice(self._seen, after, after + limit))
+        first = max(after - self.dropped(), 0)
+        return list(islice(self._seen, first, first + limit))
+
+    def dropped(self) -> int:
+        return self._came - len(self._seen)
 
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
         known = {identity_of(seen) for seen in self._seen}
@@ -269,6 +276,9 @@ class MemoryStore:
         for one in executions:
             self._log.setdefault(one.placement_id, one)
         return len(self._log) - before
+
+    def logged(self, after: int, limit: int) -> list[Execution]:
+        return list(islice(self._log.values(), after, after + limit))
 
     def executions(self) -> list[Execution]:
         return sorted(self._log.values(), key=lambda one: (one.at, one.placement_id))

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.archive import (
     BandwidthLine,
@@ -21,9 +23,10 @@ from schemas.archive import (
     workload_of,
 )
 from schemas.calibration import BandwidthRow
-from schemas.ids import Fingerprint, GpuType
+from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.jobs import Workload
 from schemas.questions import ExportStore, Imported, ImportStore
+from services.estimator.store import archive, memory_store
 from services.estimator.store.archive import enter, page
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
 from services.estimator.store.duckdb_store import DuckDbStore
@@ -33,6 +36,7 @@ from tests.services.estimator.estimator_builders import execution, mode, modules
 from tests.services.estimator.store.test_store import HALF_LIFE_S, keys
 
 A = GpuType("A")
+L = TypeVar("L", bound=Line)
 EXPORT_OF_0_1 = data("versions/0.1.0/store.ndjson")
 
 
@@ -49,13 +53,64 @@ def filled(path: str = ":memory:") -> DuckDbStore:
     return store
 
 
+def entries(exported: tuple[bytes, ...], kind: type[L]) -> list[L]:
+    return [one for one in map(entry_of, exported) if isinstance(one, kind)]
+
+
 def lines(store: Store, limit: int = 2) -> tuple[bytes, ...]:
-    found: tuple[bytes, ...] = ()
-    after: int | None = 0
-    while after is not None:
+    return tuple(line for one in pages(store, limit) for line in one)
+
+
+def pages(store: Store, limit: int) -> list[tuple[bytes, ...]]:
+    found, after = [], 0
+    while True:
         one = page(store, ExportStore(after=after, limit=limit))
-        found, after = found + one.lines, one.next
-    return found
+        found.append(one.lines)
+        if one.next is None:
+            return found
+        after = one.next
+
+
+def test_no_page_has_more_lines_than_asked_for_whatever_they_are_of() -> None:
+    for store in (filled(), MemoryStore(HALF_LIFE_S)):
+        store.log([replace(execution(), placement_id=PlacementId(f"pl-{n}")) for n in range(7)])
+        assert {len(one) for one in pages(store, 3)[:-1]} == {3}
+        names = [entry.execution.placement_id for entry in entries(lines(store, 3), ExecutionLine)]
+        assert names == [seen.placement_id for seen in store.logged(0, 100)]
+
+
+def test_no_page_has_more_bytes_than_a_message_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = lines(filled(), 100)
+    monkeypatch.setattr(archive, "PAGE_BYTES", max(map(len, exported)))
+    paged = pages(filled(), 100)
+    assert max(sum(map(len, one)) for one in paged) < 2 * archive.PAGE_BYTES
+    assert lines(filled(), 100) == exported
+
+
+def test_an_export_skips_nothing_while_the_newest_observations_displace_the_oldest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_store, "SEEN_KEPT", 10)
+    store = MemoryStore(HALF_LIFE_S)
+    store.add([observed(at=float(n)) for n in range(12)])
+    first = page(store, ExportStore(after=0, limit=5))
+    store.add([observed(at=float(n)) for n in range(12, 15)])
+    assert first.next is not None
+    rest = page(store, ExportStore(after=first.next, limit=9))
+    exported = entries((*first.lines, *rest.lines), ObservationLine)
+    assert [one.seen.at for one in exported] == [float(n) for n in range(2, 15)]
+
+
+def test_theory_that_comes_between_two_pages_displaces_no_other() -> None:
+    store = MemoryStore(HALF_LIFE_S)
+    for model in ("m3", "m5"):
+        store.keep(workload(model), {A: modules()})
+    first = page(store, ExportStore(after=0, limit=1))
+    store.keep(workload("m1"), {A: modules()})
+    assert first.next is not None
+    rest = page(store, ExportStore(after=first.next, limit=9))
+    names = [one.fingerprint for one in entries((*first.lines, *rest.lines), TheoryLine)]
+    assert {workload(model).fingerprint for model in ("m3", "m5")} <= set(names)
 
 
 def test_an_import_takes_everything_once() -> None:
