@@ -1,8 +1,7 @@
 """store export, store import."""
 
 import os
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from schemas.questions import ExportStore, Imported, ImportStore, StorePage
 
 TIMEOUT_S = 120.0
 LINES_AT_ONCE = 10_000
+LINES_ENTERED, BYTES_ENTERED = 5_000, 4 * 2**20
 
 store = typer.Typer(help="Export, import or rebuild what the estimator has learnt.", no_args_is_help=True)
 
@@ -80,8 +80,7 @@ def import_file(
     times = (entry.seen.at for entry, _ in _entries(file) if isinstance(entry, ObservationLine))
     newest_at = max(times, default=None)
     entered = known = 0
-    rest = (line for _, line in _entries(file))
-    while lines := tuple(islice(rest, LINES_AT_ONCE)):
+    for lines in _parts(line for _, line in _entries(file)):
         taken = ask(ImportStore(lines=lines, newest_at=newest_at), Imported, TIMEOUT_S)
         if taken.wrong is not None:
             raise Invalid(f"{file}: the estimator refuses a line: {taken.wrong[1]}")
@@ -140,6 +139,20 @@ def _pages() -> Iterator[StorePage]:
         page = ask(ExportStore(after=after, limit=LINES_AT_ONCE), StorePage, TIMEOUT_S)
         yield page
         after = page.next
+
+
+def _parts(lines: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
+    """Parts that the estimator takes in quickly, since it estimates nothing meanwhile."""
+    part: list[bytes] = []
+    size = 0
+    for line in lines:
+        part.append(line)
+        size += len(line)
+        if len(part) == LINES_ENTERED or size >= BYTES_ENTERED:
+            yield tuple(part)
+            part, size = [], 0
+    if part:
+        yield tuple(part)
 
 
 def _entries(file: Path) -> Iterator[tuple[Entry, bytes]]:

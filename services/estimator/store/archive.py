@@ -30,6 +30,9 @@ THEORY, LOG = 2**50, 2**51
 """places from which on an export has what is known beside observations, and the prediction log"""
 
 
+OfWorkload = TheoryLine | LoadingLine | CorrectionLine
+
+
 def page(store: Store, asked: ExportStore) -> StorePage:
     """A page of the export. Raises StoreUnavailable.
 
@@ -80,7 +83,9 @@ def enter(store: Store, asked: ImportStore, now: float = FOREVER) -> Imported:
             return Imported(entered=0, known=0, wrong=(index, str(error)))
     seen = [one.seen for one in entries if isinstance(one, ObservationLine)]
     entered = _enter_observations(store, seen, asked.newest_at, now)
-    entered += sum(_enter(store, one) for one in entries if not isinstance(one, ObservationLine))
+    entered += _enter_theory(store, [one for one in entries if isinstance(one, OfWorkload)])
+    entered += _enter_bandwidths(store, [one.row for one in entries if isinstance(one, BandwidthLine)])
+    entered += store.log([one.execution for one in entries if isinstance(one, ExecutionLine)])
     return Imported(entered=entered, known=len(entries) - entered)
 
 
@@ -94,33 +99,37 @@ def _enter_observations(
     return len(new)
 
 
-def _enter(
-    store: Store, line: TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | ExecutionLine
-) -> bool:
+def _enter_bandwidths(store: Store, rows: Sequence[BandwidthRow]) -> int:
+    known = store.bandwidths()
+    new = {row.gpu_type: _bandwidth(row) for row in rows if row.gpu_type not in known}
+    if new:
+        store.calibrate(new)
+    return len(new)
+
+
+def _enter_theory(store: Store, lines: Sequence[OfWorkload]) -> int:
+    store.theory(dict.fromkeys(line.fingerprint for line in lines))  # read at once
+    with store.together():
+        return sum(_enter(store, line) for line in lines)
+
+
+def _enter(store: Store, line: OfWorkload) -> bool:
     """Enter a line; returns whether the store did not have it."""
+    known = store.theory([line.fingerprint]).get(line.fingerprint)
     match line:
         case TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules):
-            known = store.theory([fingerprint]).get(fingerprint)
             if known is None or gpu_type not in known.modules:
                 store.keep(workload_of(fingerprint), {gpu_type: modules})
                 return True
         case LoadingLine(fingerprint=fingerprint, gpu_type=gpu_type):
-            known = store.theory([fingerprint]).get(fingerprint)
             if known is not None and gpu_type not in known.loading:
                 store.refine(fingerprint, gpu_type, _loading(line))
                 return True
         case CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types):
-            known = store.theory([fingerprint]).get(fingerprint)
             if known is not None and gpu_types not in known.corrections:
                 one = Correction(factor=line.factor, observations=line.observations)
                 store.correct(fingerprint, gpu_types, one)
                 return True
-        case BandwidthLine(row=row):
-            if row.gpu_type not in store.bandwidths():
-                store.calibrate({row.gpu_type: _bandwidth(row)})
-                return True
-        case ExecutionLine(execution=execution):
-            return store.log([execution]) > 0
     return False
 
 

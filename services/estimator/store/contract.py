@@ -5,6 +5,7 @@ Two implementations pass one contract suite: DuckDB, the store of record, and on
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -201,6 +202,10 @@ class Store(Protocol):
 
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         """Write the correction of a workload on these types, where the workload is known."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Within it `keep`, `refine` and `correct` write nothing: at its end all is written, or nothing."""
         ...
 
     def bandwidths(self) -> dict[GpuType, Bandwidth]: ...

@@ -54,6 +54,9 @@ from shared.runtime.interruption import interruptible
 WORKLOADS_IN_MEMORY = 5_000
 """workloads whose rows are kept in memory; the one read first is dropped first"""
 
+Writes = list[tuple[Mapping[str, Sequence[Row]], Sequence[Fingerprint]]]
+"""rows by table, and the workloads that they are of"""
+
 
 class DamagedStore(StoreUnavailable, Damaged):
     """The file is there and cannot be read, now or later."""
@@ -68,6 +71,8 @@ class DuckDbStore:
         self._path = path
         self._memory = MemoryStore(half_life_s, counts=counts)
         self._loaded: dict[Fingerprint, None] = {}
+        self._put_off: Writes | None = None
+        """writes for the end of `together`; None: each is written at once"""
         self._connection: duckdb.DuckDBPyConnection | None = None
         """None: not open, or given up by DuckDB"""
         try:
@@ -167,6 +172,23 @@ class DuckDbStore:
             row = (fingerprint, gpu_types, correction.factor, correction.observations)
             self._write({"corrections": [row]}, [fingerprint])
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        writes: Writes = []
+        self._put_off = writes
+        try:
+            yield
+        except BaseException:
+            self._forget([one for _, of in writes for one in of])
+            raise
+        finally:
+            self._put_off = None
+        tables: dict[str, list[Row]] = {}
+        for one, _ in writes:
+            for table, rows in one.items():
+                tables.setdefault(table, []).extend(rows)
+        self._write(tables, [one for _, of in writes for one in of])
+
     def bandwidths(self) -> dict[GpuType, Bandwidth]:
         return self._memory.bandwidths()
 
@@ -256,6 +278,9 @@ class DuckDbStore:
 
     def _write(self, tables: Mapping[str, Sequence[Row]], of: Sequence[Fingerprint]) -> None:
         """Write rows into tables, all or none."""
+        if self._put_off is not None:
+            self._put_off.append((tables, of))
+            return
         try:
             with self._file("written") as file, _transaction(file):
                 for table, rows in tables.items():

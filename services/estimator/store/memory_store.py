@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest
 from itertools import islice
 
@@ -261,6 +262,9 @@ class MemoryStore:
     def correct(self, fingerprint: Fingerprint, gpu_types: str, correction: Correction) -> None:
         if fingerprint in self.theories:
             self.theories[fingerprint].corrections[gpu_types] = correction
+
+    def together(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def bandwidths(self) -> dict[GpuType, Bandwidth]:
         return dict(self._bandwidths)

@@ -1,9 +1,12 @@
 """Out of one store and into another."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import duckdb
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -33,7 +36,7 @@ from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from tests.paths import data
 from tests.services.estimator.estimator_builders import execution, mode, modules, observed, workload
-from tests.services.estimator.store.test_store import HALF_LIFE_S, keys
+from tests.services.estimator.store.test_store import HALF_LIFE_S, REFINED, keys
 
 A = GpuType("A")
 L = TypeVar("L", bound=Line)
@@ -145,6 +148,30 @@ def test_own_observations_count_after_an_import_from_a_cluster_whose_clock_is_ah
     for at in (5.0 + HALF_LIFE_S, 5.0 + 20 * HALF_LIFE_S):
         store.add([observed(throughput=70.0, at=at)], now=at)
     assert store.find(keys(("a0", False, 1))).mean == pytest.approx([70.0], rel=1e-3)
+
+
+class Counting(DuckDbStore):
+    """Counts its transactions."""
+
+    transactions = 0
+
+    @contextmanager
+    def _file(self, verb: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        self.transactions += verb == "written"
+        with super()._file(verb) as file:
+            yield file
+
+
+def test_an_import_takes_as_few_transactions_whatever_the_number_of_its_lines() -> None:
+    store, models = filled(), [f"m{n}" for n in range(20)]
+    for model in models:
+        store.keep(workload(model), {A: modules()})
+        store.refine(workload(model).fingerprint, A, REFINED)
+    store.log([replace(execution(), placement_id=PlacementId(model)) for model in models])
+    other = Counting(":memory:", HALF_LIFE_S)
+    enter(other, ImportStore(lines=lines(store, 1_000)))
+    assert other.transactions == 4
+    assert lines(other) == lines(store)
 
 
 def test_an_import_does_not_overwrite_profiles() -> None:

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -236,6 +237,16 @@ def test_a_workload_observed_later_than_now_is_not_the_newest_for_ever(store: St
     assert store.latest(1) == [workload("m2").fingerprint]
 
 
+def test_what_is_written_together_is_known_at_once(store: Store) -> None:
+    with store.together():
+        store.keep(workload(), {A: modules()})
+        store.refine(workload().fingerprint, A, REFINED)
+        assert store.theory([workload().fingerprint])[workload().fingerprint].loading == {A: REFINED}
+    assert store.theory([workload().fingerprint])[workload().fingerprint].loading == {A: REFINED}
+    store.keep(workload(), {B: modules()})
+    assert set(store.theory([workload().fingerprint])[workload().fingerprint].modules) == {A, B}
+
+
 def test_bandwidths_are_kept_by_type(store: Store) -> None:
     first, second = (
         Bandwidth(link=link, network=None, at=0.0, measurements=1, error=0.0) for link in (1e9, 2e9)
@@ -246,6 +257,22 @@ def test_bandwidths_are_kept_by_type(store: Store) -> None:
 
 
 # ---- the file
+
+
+def test_of_what_is_written_together_a_file_has_all_or_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    with suppress(ZeroDivisionError), store.together():
+        store.keep(workload(), {A: modules()})
+        _ = 1 / 0
+    assert store.theory([workload().fingerprint]) == {}
+    with store.together():
+        for model in ("m1", "m2"):
+            store.keep(workload(model), {A: modules()})
+    store.close()
+    again = DuckDbStore(path, HALF_LIFE_S)
+    assert again.workloads() == [workload(model).fingerprint for model in ("m1", "m2")]
+    again.close()
 
 
 def test_a_store_reads_back_its_file(tmp_path: Path) -> None:
