@@ -37,7 +37,10 @@ class ThroughputObserved(Sample, frozen=True, kw_only=True, tag="throughput"):
     """T_w of the same iterations"""
 
     def senders(self) -> tuple[NodeId, ...]:
-        """All nodes of the gang: its leader sends the samples of the others, too."""
+        """All nodes of the gang: its leader sends the samples of the others, too.
+
+        Whether there is such a gang, the estimator knows.
+        """
         return self.gang.nodes
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hopyard.failures import Failure, Invalid
 from hopyard.local.damage import ARCHIVE
-from hopyard.local.data_folder import claimed, store_of
+from hopyard.local.data_folder import claimed, cluster_time, store_of
 from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.codec import Malformed
@@ -71,7 +71,8 @@ def rebuild(
         _remove(draft)
         try:
             lines = 0 if export is None else _from_export(draft, export, settings)
-            with contextlib.closing(Remake(draft, settings.evidence_half_life_s, counts=counts)) as made:
+            made = Remake(draft, settings.evidence_half_life_s, counts=counts, now=cluster_time(data))
+            with contextlib.closing(made):
                 lacks = asyncio.run(_learnt(made, data, archive or data / ARCHIVE))
             kept = _set_aside(target)
             draft.replace(target)

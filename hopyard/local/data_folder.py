@@ -158,6 +158,12 @@ def write_clock(data: Path, origin: float, speed: float) -> None:
     owner_only.write(data / CLOCK, _line(ClockFile(origin=origin, speed=speed)))
 
 
+def cluster_time(data: Path) -> float:
+    """What the folder's clock says now; infinite where it has none. Raises Invalid if it cannot be read."""
+    clock = _clock_in(data)
+    return float("inf") if clock is None else (time.time() - clock.origin) * clock.speed
+
+
 def _clock_in(data: Path) -> ClockFile | None:
     """None: the folder is new. Raises Invalid if the file cannot be read: nothing else says it."""
     path = data / CLOCK

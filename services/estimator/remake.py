@@ -10,11 +10,13 @@ from schemas.base import Event
 from schemas.events import JobProfiled, JobTypeProfiled
 from schemas.questions import ImportStore
 from schemas.samples import ThroughputObserved
+from services.estimator.belief import Belief
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.store.archive import enter
 from services.estimator.store.contract import usable
 from services.estimator.store.duckdb_store import DuckDbStore
+from services.estimator.store.table import FOREVER
 from shared.domain import gangs
 
 LINES_AT_ONCE = 10_000
@@ -23,12 +25,15 @@ LINES_AT_ONCE = 10_000
 class Remake:
     """Fills a new store from facts and samples, given one by one in the order of the log.
 
-    Time modules and executions come from facts, evidence from samples. Refined loading and corrections are
-    not rebuilt: the estimator learns them again as jobs run. All methods raise StoreUnavailable.
+    Time modules and executions come from facts, evidence from the samples that are believed by all facts.
+    Refined loading and corrections are not rebuilt: the estimator learns them again as jobs run. All methods
+    raise StoreUnavailable.
     """
 
-    def __init__(self, path: Path, half_life_s: float, *, counts: bool) -> None:
-        """`counts`: see `table_of`."""
+    def __init__(self, path: Path, half_life_s: float, *, counts: bool, now: float = FOREVER) -> None:
+        """`counts`: see `table_of`. `now`: cluster time; no sample is later."""
+        self._now = now
+        self._belief = Belief(ended_kept=FOREVER)
         self.facts = 0
         self.observations = 0
         self._store, self._state = DuckDbStore(str(path), half_life_s, counts=counts), State()
@@ -40,6 +45,7 @@ class Remake:
         self.facts += 1
         if type(fact) not in FOLDS:
             return
+        self._belief.note(self._state.executions, fact)
         moved, execution = fold(self._state, fact)
         if isinstance(fact, JobProfiled | JobTypeProfiled) and moved:
             job = self._state.jobs[fact.job_id]
@@ -50,8 +56,11 @@ class Remake:
                 self._log()
 
     def observe(self, sample: ThroughputObserved) -> None:
-        if usable(sample) and gangs.paced(sample.gang):
-            self._samples.append(sample)
+        if not (usable(sample) and gangs.paced(sample.gang)):
+            return
+        believed = self._belief.believed(self._state.executions, sample, self._now)
+        if believed is not None:
+            self._samples.append(believed)
             if len(self._samples) == LINES_AT_ONCE:
                 self._add()
 
@@ -68,7 +77,7 @@ class Remake:
 
     def _add(self) -> None:
         new = self._store.unknown(self._samples)
-        self._store.add(new)
+        self._store.add(new, self._now)
         self.observations += len(new)
         self._samples.clear()
 

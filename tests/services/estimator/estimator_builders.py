@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from schemas.accuracy import Execution
+from schemas.archive import workload_of
+from schemas.base import Event
 from schemas.cluster import Node
-from schemas.events import JobProfiled, JobSubmitted, NodeJoined
+from schemas.events import JobProfiled, JobSubmitted, NodeJoined, StartOrdered
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import DataMode, TimeModules
@@ -15,6 +18,7 @@ from schemas.plans import Layer
 from schemas.questions import EstimateQuestion
 from schemas.samples import ThroughputObserved
 from services.estimator.lookup.columns import Wanted
+from tests.fact_builders import placement, plan
 
 GIGA = 1e9
 
@@ -72,13 +76,14 @@ def observed(
     seconds: float = 20.0,
     at: float = 100.0,
     model: str = "resnet18",
+    place: str = "p1",
 ) -> ThroughputObserved:
     gpus = {NodeId(one): count for one, count in (configuration or {node_id: 1}).items()}
     return ThroughputObserved(
         at=at,
         fingerprint=workload(model).fingerprint,
         job_id=JobId("j1"),
-        placement_id=PlacementId("p1"),
+        placement_id=PlacementId(place),
         node_id=NodeId(node_id),
         gpu_type=GpuType(gpu_type),
         gpus_on_node=gpus[NodeId(node_id)],
@@ -157,6 +162,28 @@ def profiled(job: str = "j1", model: str = "resnet18", gpu_types: Sequence[str] 
 def joined(one: Node | None = None) -> NodeJoined:
     one = one or node()
     return NodeJoined(at=0.0, node_id=one.node_id, node=one, life="1")
+
+
+def ran(*seen: ThroughputObserved, at: float = -1e4) -> list[Event]:
+    """The plan and the orders by which gangs ran that were observed so; `at`: time of the orders."""
+    gangs = {one.placement_id: one for one in seen}
+    placements = [placement(one.job_id, place=name) for name, one in gangs.items()]
+    return [plan(*placements, at=at), *(_order(one, at) for one in gangs.values())]
+
+
+def _order(seen: ThroughputObserved, at: float) -> StartOrdered:
+    found = workload_of(seen.fingerprint)
+    return StartOrdered(
+        at=at,
+        job_id=seen.job_id,
+        placement_id=seen.placement_id,
+        node_id=seen.gang.nodes[0],
+        spec=msgspec.structs.replace(spec(), workload=found),
+        gang=seen.gang,
+        nodes=tuple(node(one, seen.gpu_type) for one in seen.gang.nodes),
+        samples_done=0.0,
+        learning_rate=None,
+    )
 
 
 def _bytes(column: Sequence[int]) -> bytes:

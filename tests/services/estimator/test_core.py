@@ -50,6 +50,7 @@ from tests.services.estimator.estimator_builders import (
     observed,
     profiled,
     question,
+    ran,
     spec,
     submitted,
     workload,
@@ -103,7 +104,15 @@ class Driver:
 
 
 def ready() -> Driver:
-    return Driver().tell(joined(), joined(node("a1")), submitted(), profiled())
+    return Driver().tell(joined(), joined(node("a1")), submitted(), profiled(), *ran(observed()))
+
+
+def running(*seen: ThroughputObserved) -> Estimator:
+    """A core that believes observations of these gangs."""
+    core = Estimator(flush_s=FLUSH_S)
+    for fact in ran(*seen):
+        core.handle(fact, fact.at)
+    return core
 
 
 def throughput(reply: object) -> list[float]:
@@ -155,13 +164,13 @@ UNLIKE = Proportional(samples=(120, 80))
 def in_shares(rate: float) -> ThroughputObserved:
     """What the leader of a gang with unlike shares sends."""
     gang = Gang.of({NodeId("a0"): 1, NodeId("a1"): 1}, UNLIKE)
-    return msgspec.structs.replace(observed("a0", throughput=rate), gang=gang)
+    return msgspec.structs.replace(observed("a0", throughput=rate, place="p2"), gang=gang)
 
 
 def test_a_gang_of_unlike_shares_is_no_evidence_of_its_gpus_pace() -> None:
     """120 samples: forward 0.36 s; the exchange of 1 s hides the backward pass; the update takes 0.2 s."""
     asked = msgspec.structs.replace(PLAIN, samples=np.array([120, 80], dtype="<i4").tobytes())
-    driver = ready()
+    driver = ready().tell(*ran(in_shares(1.0)))
     [before] = throughput(driver.ask(asked))
     assert before == pytest.approx(200 / (0.36 + 1.0 + 0.2))
     driver.tell(*[in_shares(before / 2 * 0.5)] * BATCH)
@@ -172,7 +181,7 @@ def test_a_gang_of_unlike_shares_is_no_evidence_of_its_gpus_pace() -> None:
 
 def test_how_far_an_estimate_was_off_is_learnt_step_by_step() -> None:
     asked = msgspec.structs.replace(PLAIN, samples=np.array([120, 80], dtype="<i4").tobytes())
-    driver = ready()
+    driver = ready().tell(*ran(in_shares(1.0)))
     [before] = throughput(driver.ask(asked))
     for expected in (1.0 + 0.3 * 0.5, 1.0 + 0.51 * 0.5):
         driver.tell(in_shares(before / 2 * 1.5))
@@ -181,7 +190,8 @@ def test_how_far_an_estimate_was_off_is_learnt_step_by_step() -> None:
 
 
 def test_a_gang_with_an_unknown_node_teaches_nothing() -> None:
-    driver = Driver().tell(joined(), submitted(), profiled(), in_shares(1.0))
+    seen = in_shares(1.0)
+    driver = Driver().tell(joined(), submitted(), profiled(), *ran(seen), seen)
     driver.perform(driver.core.wake(1e9))
     fingerprint = observed().fingerprint
     assert driver.store.theory([fingerprint])[fingerprint].corrections == {}
@@ -232,14 +242,14 @@ def test_a_store_that_fails_refuses_the_question() -> None:
 
 
 def test_observations_are_written_in_batches() -> None:
-    core = Estimator(flush_s=FLUSH_S)
+    core = running(observed())
     effects = [core.handle(observed(), 0.0) for _ in range(BATCH)]
     assert not any(effects[:-1])
     assert effects[-1] == [Work(WriteObservations((observed(),) * BATCH, 0.0))]
 
 
 def test_observations_do_not_wait_for_ever() -> None:
-    core = Estimator(flush_s=FLUSH_S)
+    core = running(observed())
     core.handle(observed(), 3.0)
     assert core.next_wakeup() == 3.0 + FLUSH_S
     assert core.wake(3.0 + FLUSH_S) == [Work(WriteObservations((observed(),), 3.0 + FLUSH_S))]
@@ -247,7 +257,7 @@ def test_observations_do_not_wait_for_ever() -> None:
 
 
 def test_observations_that_could_not_be_written_are_tried_again_at_their_time() -> None:
-    core = Estimator(flush_s=FLUSH_S)
+    core = running(observed())
     core.handle(WorkFailed(WriteObservations((observed(),) * BATCH, 0.0), "disk full"), 0.0)
     assert core.handle(observed(), 1.0) == []
     [work] = core.wake(FLUSH_S)
@@ -257,7 +267,7 @@ def test_observations_that_could_not_be_written_are_tried_again_at_their_time() 
 
 
 def test_what_a_write_that_was_given_up_wrote_all_the_same_is_not_written_twice() -> None:
-    driver = Driver()
+    driver = Driver().tell(*ran(observed()))
     for at in range(2):
         driver.core.handle(observed(at=float(at)), 0.0)
     [first] = driver.core.wake(FLUSH_S)
@@ -280,9 +290,18 @@ def test_an_observation_by_a_clock_that_is_ahead_outweighs_no_later_ones() -> No
     assert throughput(driver.ask(question())) == pytest.approx([80.0], rel=0.05)
 
 
+def test_an_agent_changes_no_evidence_of_nodes_with_which_it_does_not_run() -> None:
+    """a9 may send samples about a0 if it says that a0 and a9 are one gang."""
+    driver = ready().tell(*[observed(throughput=60.0)] * 3)
+    lie = observed("a0", configuration={"a0": 1, "a9": 1}, throughput=1.0, seconds=1e9)
+    driver.tell(lie, msgspec.structs.replace(lie, placement_id=PlacementId("none")))
+    driver.perform(driver.core.wake(1e9))
+    assert [seen.throughput for seen in driver.store.observations(0, BATCH)] == [60.0] * 3
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_impossible_observations_are_dropped(rate: float) -> None:
-    core = Estimator(flush_s=FLUSH_S)
+    core = running(observed())
     core.handle(observed(throughput=rate), 0.0)
     assert core.next_wakeup() is None
 

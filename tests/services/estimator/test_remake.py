@@ -13,7 +13,7 @@ from services.estimator.state import State
 from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DuckDbStore
 from tests.fact_builders import whole_life
-from tests.services.estimator.estimator_builders import observed
+from tests.services.estimator.estimator_builders import observed, ran
 
 HALF_LIFE_S = 5_000.0
 EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distributed, size"
@@ -21,10 +21,12 @@ EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distribut
 
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_store_remade_from_the_log_is_the_same(tmp_path: Path, counts: bool) -> None:  # noqa: FBT001
-    facts = whole_life()
-    seen = [observed(f"a{n % 3}", throughput=50.0 + n, at=100.0 * n) for n in range(40)]
+    seen = [observed(f"a{n % 3}", place=f"p1-a{n % 3}", throughput=50.0 + n, at=100.0 * n) for n in range(40)]
     of_two = {"a0": 2, "a1": 2}
-    seen += [observed(configuration=of_two, throughput=150.0 + n, at=5_000.0 + n) for n in range(9)]
+    seen += [
+        observed(configuration=of_two, place="p2", throughput=150.0 + n, at=5_000.0 + n) for n in range(9)
+    ]
+    facts = [*whole_life(), *ran(*seen)]
     live = DuckDbStore(str(tmp_path / "live"), HALF_LIFE_S, counts=counts)
     state = State()
     for fact in facts:

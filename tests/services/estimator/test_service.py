@@ -32,6 +32,7 @@ from tests.services.estimator.estimator_builders import (
     observed,
     profiled,
     question,
+    ran,
     submitted,
     wanted,
 )
@@ -55,7 +56,7 @@ async def first_theory_then_evidence(settings: Settings, offload: Offload = INLI
     ports = Ports(bus=net.client("estimator"), clock=LoopClock(), offload=offload)
     service = build(settings, ports)
     running = asyncio.create_task(Shell(service, ports, settings).run())
-    await bus.publish([joined(node()), submitted(), profiled()])
+    await bus.publish([joined(node()), submitted(), profiled(), *ran(observed())])
     async with asyncio.timeout(60.0):
         await queued(bus)
     theory = await ask(bus)
@@ -102,7 +103,7 @@ async def refined_by_the_profiler() -> tuple[float, float]:
     running = [
         asyncio.create_task(Shell(one, its, settings).run()) for one, its in zip(services, ports, strict=True)
     ]
-    await bus.publish([joined(node()), submitted(), profiled()])
+    await bus.publish([joined(node()), submitted(), profiled(), *ran(unstable(0.0))])
     await queued(bus)
     before = await ask(bus)
     for at in range(FIRST_AT):

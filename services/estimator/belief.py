@@ -1,0 +1,72 @@
+"""Which observations are believed: those of gangs that were ordered to train. Pure.
+
+An agent may send what it likes, also about nodes that are not its own, if it names them as its gang. So
+placement, job, gang and GPU types have to be those of the placer's order, and the time no longer than since
+then: what an agent makes up is about its own node and the gangs that it is a member of.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from schemas.base import Event
+from schemas.events import JobCompleted, JobFailed, JobPreempted, NodeLost, StartOrdered, WorkerStopped
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
+from schemas.placement import Gang
+from schemas.samples import ThroughputObserved
+from shared.domain import gangs
+from shared.domain.accuracy import Executions
+
+ENDED_KEPT = 10_000
+"""gangs that have ended, the last, whose observations are still believed: samples may come late"""
+
+
+class Ordered(NamedTuple):
+    """What observations of a gang have in common, and the time of the order to its leader."""
+
+    job_id: JobId
+    fingerprint: Fingerprint
+    gang: Gang
+    gpu_types: tuple[GpuType, ...]
+    at: float
+
+
+class Belief:
+    def __init__(self, ended_kept: float = ENDED_KEPT) -> None:
+        self._kept = ended_kept
+        self._ended: dict[tuple[PlacementId, NodeId], Ordered] = {}
+        """gangs that have ended, by placement and leader"""
+
+    def note(self, known: Executions, fact: Event) -> None:
+        """Note the gangs that a fact ends; `known`: before the fact."""
+        match fact:
+            case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
+                ended = [known.running.get(fact.placement_id, {})]
+            case NodeLost():
+                ended = [own for own in known.running.values() if fact.node_id in own]
+            case _:
+                return
+        for own in ended:
+            for leader, one in own.items():
+                self._ended[one.order.placement_id, leader] = _ordered(one.order)
+        while len(self._ended) > self._kept:
+            del self._ended[next(iter(self._ended))]
+
+    def believed(self, known: Executions, seen: ThroughputObserved, now: float) -> ThroughputObserved | None:
+        """A usable observation as far as it is believed; None: it is not."""
+        leader = gangs.leader(seen.gang)
+        running = known.running.get(seen.placement_id, {}).get(leader)
+        ordered = _ordered(running.order) if running else self._ended.get((seen.placement_id, leader))
+        if ordered is None or (seen.job_id, seen.fingerprint, seen.gang) != ordered[:3]:
+            return None
+        if (seen.node_id, seen.gpu_type) not in zip(ordered.gang.nodes, ordered.gpu_types, strict=True):
+            return None
+        lasted_s = now - ordered.at
+        if lasted_s <= 0:
+            return None
+        return seen if seen.seconds <= lasted_s else replace(seen, seconds=lasted_s)
+
+
+def _ordered(order: StartOrdered) -> Ordered:
+    types = tuple([node.gpu_type for node in order.nodes])
+    return Ordered(order.job_id, order.spec.workload.fingerprint, order.gang, types, order.at)
