@@ -153,7 +153,8 @@ class Imported(Message, frozen=True, kw_only=True):
     entered: int
     """number of new entries"""
     known: int
-    """number of the other entries: the store has them already, or not the time modules that they refine"""
+    """number of the other entries: the store has them already, or not the time modules that they refine, or
+    they do not show the pace of GPUs"""
     wrong: tuple[int, str] | None = None
     """(index of the first invalid line, why it is invalid); then no line of the page is entered"""
 

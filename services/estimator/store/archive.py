@@ -23,6 +23,7 @@ from schemas.questions import ExportStore, Imported, ImportStore, StorePage
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, usable
 from services.estimator.store.table import FOREVER
+from shared.domain import gangs
 
 PAGE_BYTES = 8 * 2**20
 """bytes of lines from which on a page is full; messages may have 64 MiB"""
@@ -93,7 +94,7 @@ def _enter_observations(
     store: Store, seen: Sequence[ThroughputObserved], newest_at: float | None, now: float
 ) -> int:
     """Enter observations, which count as so much earlier that the newest of the file is not after `now`."""
-    new = store.unknown([one for one in seen if usable(one)])
+    new = store.unknown([one for one in seen if usable(one) and gangs.paced(one.gang)])
     newest = max([one.at for one in seen], default=0.0) if newest_at is None else newest_at
     store.add(new, now, max(newest - now, 0.0))
     return len(new)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import duckdb
 import msgspec
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -28,10 +29,11 @@ from schemas.archive import (
 from schemas.calibration import BandwidthRow
 from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.jobs import Workload
+from schemas.placement import Proportional
 from schemas.questions import ExportStore, Imported, ImportStore
 from services.estimator.store import archive, memory_store
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Bandwidth, Correction, Loading, Store
+from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, size_of
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.memory_store import MemoryStore
 from tests.paths import data
@@ -172,6 +174,15 @@ def test_an_import_takes_as_few_transactions_whatever_the_number_of_its_lines() 
     enter(other, ImportStore(lines=lines(store, 1_000)))
     assert other.transactions == 4
     assert lines(other) == lines(store)
+
+
+def test_an_import_takes_no_gang_of_unlike_shares_for_one_in_lockstep() -> None:
+    alike = observed(configuration={"a0": 1, "a1": 1})
+    unlike = replace(alike, gang=replace(alike.gang, sync=Proportional(samples=(1, 9))))
+    store = MemoryStore(HALF_LIFE_S)
+    line = encoded(ObservationLine(seen=unlike))
+    assert enter(store, ImportStore(lines=(line,))) == Imported(entered=0, known=1)
+    assert store.find(keys(("a0", True, int(size_of(np.array(2), np.array(2)))))).count.tolist() == [0]
 
 
 def test_an_import_does_not_overwrite_profiles() -> None:
