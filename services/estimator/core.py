@@ -131,7 +131,7 @@ class Estimator:
         return [*self._flush(now), *effects, *self._calibrate(now)]
 
     def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract of a core
-        """Write again what the store may lack: every open job's modules, and the last executions."""
+        """Write what the store may lack: every open job's modules, and the last executions."""
         effects = [effect for job_id in self.state.jobs for effect in self._learn_modules(job_id)]
         return [*effects, *([Work(WriteExecutions(tuple(self.state.logged)))] if self.state.logged else [])]
 
@@ -166,6 +166,7 @@ class Estimator:
             job_id=job_id,
             spec=job.spec,
             modules=job.modules,
+            known=job.state is not JobState.PROFILED,
             node_by_type=self._types().node_by_type,
             gpus_alive=self._types().gpus_alive,
         )

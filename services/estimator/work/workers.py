@@ -213,7 +213,10 @@ class StoreWorkers:
         Raises StoreUnavailable, also where that leaves no type.
         """
         workload = task.spec.workload
-        self._store.keep(workload, task.modules)
+        there = self._store.theory([workload.fingerprint]).get(workload.fingerprint) if task.known else None
+        lacking = {one: its for one, its in task.modules.items() if not there or one not in there.modules}
+        if lacking:
+            self._store.keep(workload, lacking)
         single, paired = self._probe(workload.fingerprint, sorted(task.modules), task.node_by_type)
         known = {one: rate for one, rate in single.items() if _possible(rate) and _possible(paired[one])}
         if not known:

@@ -340,6 +340,26 @@ def test_a_restart_fills_an_empty_store_and_queues_no_job_twice() -> None:
     assert throughput(after.ask(question())) == pytest.approx([100.0])
 
 
+def test_a_restart_replaces_no_newer_profile_by_that_of_an_older_job() -> None:
+    """With `profile_known` a workload is profiled again."""
+    driver, newer = ready(), modules(forward_s=0.6)
+    again = msgspec.structs.replace(profiled("j2"), modules={GpuType("A"): newer})
+    driver.tell(submitted("j2"), again, JobCancelled(at=9.0, job_id=JobId("j2")))
+    driver.perform(driver.core.resume(100.0))
+    name = workload().fingerprint
+    assert driver.store.theory([name])[name].modules == {GpuType("A"): newer}
+
+
+def test_a_profile_that_a_crash_kept_from_the_store_replaces_an_older_one() -> None:
+    driver, newer = ready(), modules(forward_s=0.6)
+    again = msgspec.structs.replace(profiled("j2"), modules={GpuType("A"): newer})
+    for fact in (submitted("j2"), again):
+        driver.core.handle(fact, fact.at)  # the effects are dropped
+    driver.perform(driver.core.resume(100.0))
+    name = workload().fingerprint
+    assert driver.store.theory([name])[name].modules == {GpuType("A"): newer}
+
+
 def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> None:
     driver = Driver()
     for fact in (joined(), submitted(), profiled()):
