@@ -78,11 +78,11 @@ class Estimator:
         self._flush_s = flush_s
         self._calibrates = calibrates
         self._measured: dict[GpuType, _Bandwidths] = {}
-        """as the last calibration of this life says"""
+        """as the store had them at the start, or the last calibration says"""
         self._tried: set[GpuType] = set()
         """types of which no node that could matter has joined since a measurement was tried"""
         self._measuring = False
-        """a measurement without a request is under way"""
+        """a measurement without a request is under way, or what was measured is being read"""
         self._belief = Belief()
         self._observed: list[ThroughputObserved] = []
         self._ended: list[Execution] = []
@@ -130,10 +130,18 @@ class Estimator:
         effects = [effect for job_id in retries for effect in self._learn_modules(job_id)]
         return [*self._flush(now), *effects, *self._calibrate(now)]
 
-    def resume(self, now: float) -> Effects:  # noqa: ARG002 - the contract of a core
-        """Write what the store may lack: every open job's modules, and the last executions."""
+    def resume(self, now: float) -> Effects:
+        """Write what the store may lack: every open job's modules, and the last executions.
+
+        Before anything is measured without a request, read what was.
+        """
         effects = [effect for job_id in self.state.jobs for effect in self._learn_modules(job_id)]
-        return [*effects, *([Work(WriteExecutions(tuple(self.state.logged)))] if self.state.logged else [])]
+        if self.state.logged:
+            effects.append(Work(WriteExecutions(tuple(self.state.logged))))
+        if self._calibrates:
+            self._measuring = True
+            effects.append(Work(ReadStore(None, Calibrate(measure=False), now)))
+        return effects
 
     # ---- facts
 
@@ -317,9 +325,13 @@ class Estimator:
 
     def _failed(self, task: msgspec.Struct, reason: str, now: float) -> Effects:
         match task:
-            case Estimate(ticket=ticket) | ReadStore(ticket=ticket) | MeasurePaths(ticket=int() as ticket):
+            case (
+                Estimate(ticket=ticket)
+                | ReadStore(ticket=int() as ticket)
+                | MeasurePaths(ticket=int() as ticket)
+            ):
                 return [Reply(ticket, Refused(reason=reason))]
-            case MeasurePaths():
+            case MeasurePaths() | ReadStore():
                 self._end_measuring(now)
             case WriteExecutions(executions):
                 self._ended = [*executions, *self._ended][-BUFFER:]

@@ -63,7 +63,8 @@ class MeasurePaths(msgspec.Struct, frozen=True, kw_only=True):
 class ReadStore(msgspec.Struct, frozen=True):
     """Work: answer a question from the store alone."""
 
-    ticket: int
+    ticket: int | None
+    """None: the core itself asks"""
     question: ShowAccuracy | Calibrate | ExportStore | ImportStore
     now: float
 

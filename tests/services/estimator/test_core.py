@@ -19,7 +19,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
 from schemas.plans import Layer
-from schemas.questions import EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
+from schemas.questions import Calibrate, EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
 from schemas.samples import ThroughputObserved
 from services.estimator.core import BATCH, Estimator
 from services.estimator.lookup.layers import EvidenceThreshold
@@ -498,6 +498,32 @@ def test_what_is_lacking_is_measured_when_the_next_node_of_the_type_joins(ended:
     assert core.next_wakeup() is None  # nobody is asked again and again
     core.handle(joined(node("a1")), 60.0)
     assert measured_nodes(core.wake(1e9)) == ["a0", "a1"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_restart_measures_no_path_that_the_store_has(nodes: int) -> None:
+    core = calibrating(*[node(f"a{n}") for n in range(nodes)])
+    *_, work = core.resume(10.0)
+    assert work == Work(ReadStore(None, Calibrate(measure=False), 10.0))
+    assert core.wake(1e3) == []
+    core.handle(calibrated(), 1e3)
+    assert core.wake(1e4) == []
+    core.handle(joined(node("b0", "B")), 1e4)
+    assert measured_nodes(core.wake(1e5)) == ["b0"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answered(None, Calibration(rows=())),
+        WorkFailed(ReadStore(None, Calibrate(measure=False), 10.0), "disk full"),
+    ],
+)
+def test_a_restart_measures_what_the_store_lacks_or_does_not_tell(answer: Input) -> None:
+    core = calibrating(node("a0"))
+    core.resume(10.0)
+    assert core.handle(answer, 20.0) == []
+    assert measured_nodes(core.wake(1e9)) == ["a0"]
 
 
 def test_a_node_that_joins_during_a_measurement_waits_for_its_end() -> None:
