@@ -32,6 +32,7 @@ from shared.runtime.bus.accounts import AGENTS, OPERATOR, inbox_of, is_agent
 from shared.runtime.bus.backoff import CLUSTER_LONGEST_S, pause_s, pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.counts import Counts
+from shared.runtime.bus.jetstream.asking_again import first_answer
 from shared.runtime.bus.jetstream.cancellation import patch_wait_for
 from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.bus.limits import REASON_CHARS
@@ -201,8 +202,10 @@ class Connection:
 
     async def _read_server_clock(self, now: Callable[[], float]) -> tuple[float, float]:
         asked = now()
-        subject = f"{READ_PREFIX}.{self.node}.time" if self.is_agents else STREAM_INFO
-        reply = await self.nats.request(subject, b"", timeout=CLOCK_TIMEOUT_S)
+        if self.is_agents:
+            reply = await first_answer(self.nats, f"{READ_PREFIX}.{self.node}.time", b"")
+        else:
+            reply = await self.nats.request(STREAM_INFO, b"", timeout=CLOCK_TIMEOUT_S)
         answered = now()
         server_time = dated(reply.data).timestamp()
         return (asked + answered) / 2 - server_time, (answered - asked) / 2

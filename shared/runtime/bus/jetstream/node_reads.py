@@ -1,8 +1,9 @@
 """Answers agents that ask what the streams hold: the agent's requests, and the service's answers.
 
 An agent may not use JetStream itself: with its requests anybody could read, or have sent, whatever is stored.
-So every process of a service answers on `hopyard-read.NODE.WHAT`; NATS hands each request to one of them. The
-answer holds what belongs to that node alone. NATS lets an agent ask on the subjects of its own node alone.
+So every process of a service answers on `hopyard-read.NODE.WHAT`. NATS hands each request to one of them, and
+an agent without an answer soon asks again (`asking_again`). The answer holds what belongs to that node alone.
+NATS lets an agent ask on the subjects of its own node alone.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from schemas.subjects import (
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.fair_queue import FairQueue
+from shared.runtime.bus.jetstream.asking_again import first_answer
 from shared.runtime.bus.jetstream.connection import Connection, dated, in_words, unavailable
 from shared.runtime.bus.jetstream.questions import JetStreamQuestions
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
@@ -146,7 +148,7 @@ async def asked_value(connection: Connection, key: str) -> StoredValue:
 async def _asked(connection: Connection, node_id: str, what: str, body: Message | None, kind: type[T]) -> T:
     """A service's answer, of this `kind`. Raises what NATS raises."""
     data = b"" if body is None else msgspec.msgpack.encode(body)
-    reply = await connection.nats.request(f"{READ_PREFIX}.{node_id}.{what}", data, timeout=TIMEOUT_S)
+    reply = await first_answer(connection.nats, f"{READ_PREFIX}.{node_id}.{what}", data)
     try:
         return msgspec.msgpack.decode(reply.data, type=kind)
     except msgspec.DecodeError as error:  # of another version, or refused
