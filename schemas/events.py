@@ -232,9 +232,11 @@ class ProfileFailed(ProfileEvent, frozen=True, kw_only=True, tag="profile.failed
 
     reason: str
     final: bool
-    """true: the job gets no GPUs of this type; false: try again in the next round"""
+    """true: the job gets no GPUs of this type; false: try again, in the next round at the latest"""
     absent: bool = False
     """its program, folder or image is missing on the node; another node of the type may have it"""
+    repeatable: bool = False
+    """it ended by an exception or an exit code of its own: it is tried again as soon as a GPU is idle"""
     whole_workload: bool = False
     """true: by what it trains alone, so that no job of the workload can use this type"""
 

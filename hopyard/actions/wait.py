@@ -52,7 +52,7 @@ class Wait:
                 self._answered = await submit_all(client, jobs, key)
                 say(on(client))
                 self._show_submitted()
-                ends = await wait_all(client, self._jobs(), self._show)
+                ends = await wait_all(client, self._jobs(), self._show, quiet=self._quiet)
                 return ends, Times(client.clock)
 
         try:
@@ -103,15 +103,19 @@ class Wait:
             )
 
 
-async def wait_all(client: Client, jobs: Sequence[JobId], show: Print | None) -> Ends:
-    """Each job as it ended; `show` gets each line of output. Raises Failure."""
-    return dict(zip(jobs, await asyncio.gather(*[_wait(client, job, show) for job in jobs]), strict=True))
+async def wait_all(client: Client, jobs: Sequence[JobId], show: Print | None, *, quiet: bool) -> Ends:
+    """Each job as it ended; `show` gets each line of output. Raises Failure.
+
+    Unless `quiet`, says of a job that could not be measured why.
+    """
+    ends = await asyncio.gather(*[_wait(client, job, show, quiet=quiet) for job in jobs])
+    return dict(zip(jobs, ends, strict=True))
 
 
-async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
+async def _wait(client: Client, job_id: JobId, show: Print | None, *, quiet: bool) -> JobView:
     if show is None:
-        return await _end_of(client, job_id)
-    ending = asyncio.ensure_future(_end_of(client, job_id))
+        return await _end_of(client, job_id, quiet=quiet)
+    ending = asyncio.ensure_future(_end_of(client, job_id, quiet=quiet))
     printing = asyncio.ensure_future(_print(client, job_id, show))
     try:
         await asyncio.wait([ending, printing], return_when=asyncio.FIRST_COMPLETED)
@@ -127,12 +131,16 @@ async def _wait(client: Client, job_id: JobId, show: Print | None) -> JobView:
     return ended
 
 
-async def _end_of(client: Client, job_id: JobId) -> JobView:
+async def _end_of(client: Client, job_id: JobId, *, quiet: bool) -> JobView:
+    unmeasured = ""
     try:
         while True:
             view = await patiently(lambda: client.job(job_id), SILENT_LIMIT_REAL_S)
             if view.state in ENDED:
                 return view
+            if view.unmeasured not in ("", unmeasured) and not quiet:
+                say(f"{job_id} could not be measured {in_a_line(view.unmeasured)}")
+            unmeasured = view.unmeasured
             await asyncio.sleep(LOOK_EVERY_REAL_S)
     except ApiRefusal as error:
         refusal = error

@@ -133,8 +133,16 @@ def _measured(fact: facts.ProfileMeasured) -> str:
 
 
 def _unmeasured(fact: facts.ProfileFailed) -> str:
-    then = "given up" if fact.final else "next on another node" if fact.absent else "again next round"
-    return f"not measured on {fact.gpu_type} ({fact.node_id}), {then}: {in_a_line(fact.reason)}"
+    return f"not measured on {fact.gpu_type} ({fact.node_id}){_next_try(fact)}: {in_a_line(fact.reason)}"
+
+
+def _next_try(fact: facts.ProfileFailed) -> str:
+    """When it is tried again; after a fault of its own the attempts decide whether it is."""
+    if fact.final:
+        return ", given up"
+    if fact.absent:
+        return ", next on another node"
+    return "" if fact.repeatable else ", again next round"
 
 
 def _plan(fact: facts.PlanPublished) -> str:
@@ -184,6 +192,8 @@ def _start_ordered(fact: facts.StartOrdered) -> str:
 
 
 def _stopped(fact: facts.WorkerStopped) -> str:
+    if fact.outcome is facts.Outcome.COMPLETED and not fact.samples_done:  # as a worker that measures ends
+        return f"its measurement on {fact.node_id} has ended"
     at = f" at {number(fact.samples_done)} samples" if fact.leads and fact.outcome in SAVED else ""
     how = exit_text(fact.exit_code, fact.signal)
     ended = f"{OUTCOMES[fact.outcome]}{at}{f' ({how})' if how else ''}"

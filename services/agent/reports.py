@@ -66,6 +66,7 @@ def _not_measured(order: StartOrdered, report: Failed | Interrupted, now: float)
         reason=report.reason,
         final=isinstance(report, Failed) and report.lasting,
         absent=isinstance(report, Failed) and report.absent,
+        repeatable=isinstance(report, Failed) and not (report.lasting or report.absent),
         whole_workload=isinstance(report, Failed) and report.whole_workload,
     )
 

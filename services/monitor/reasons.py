@@ -171,7 +171,7 @@ def _profiling(ledger: Ledger, record: JobRecord) -> str:
     runs = [run for run in ledger.measuring.values() if run.job_id == record.job_id]
     there = ", ".join(f"{run.gpu_type} ({run.node_id})" for run in runs)
     if record.unmeasured:
-        again = f"on {there}, now" if runs else "again from the start of the next round"
+        again = f"on {there}, now" if runs else "again from the start of the next round at the latest"
         return f"{again}; it could not be measured {record.unmeasured}"
     if not runs:
         return "it is measured as soon as GPUs are idle, or from the start of the next round"

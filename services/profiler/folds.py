@@ -201,6 +201,9 @@ def _failed(state: State, fact: ProfileFailed, rules: Rules) -> None:
     elif fact.final or not run.excused:
         limit = 1 if fact.final else rules.attempts
         _count_failure(job, fact.gpu_type, Exclusion(fact.reason, fact.whole_workload), limit)
+        if fact.repeatable and job is not None:
+            job.failed_on.append(fact.node_id)
+            job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
 
 
 def _count_failure(job: KnownJob | None, gpu_type: GpuType, exclusion: Exclusion, attempts: int) -> None:

@@ -66,7 +66,7 @@ def _runs(
         if (job.fingerprint, gpu_type) in taken:
             continue
         rooms = _rooms(state) if rooms is None else rooms
-        room = _best(rooms, gpu_type, job.absent, idle_only=idle_only)
+        room = _best(rooms, gpu_type, job.absent, job.failed_on, idle_only=idle_only)
         if room is None:
             continue
         taken.add((job.fingerprint, gpu_type))
@@ -105,8 +105,14 @@ def _room(node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId]
 
 
 def _best(
-    rooms: Iterable[_Room], gpu_type: GpuType, but: Collection[NodeId], *, idle_only: bool
+    rooms: Iterable[_Room],
+    gpu_type: GpuType,
+    but: Collection[NodeId],
+    last: Collection[NodeId],
+    *,
+    idle_only: bool,
 ) -> _Room | None:
+    """`last`: nodes that are taken only where no other has an idle GPU."""
     fitting = [
         room
         for room in rooms
@@ -116,7 +122,13 @@ def _best(
     ]
     return min(
         fitting,
-        key=lambda room: (-max(room.idle, 0), -room.gpus, room.node_id),
+        key=lambda room: (
+            room.idle <= 0,
+            room.node_id in last,
+            -max(room.idle, 0),
+            -room.gpus,
+            room.node_id,
+        ),
         default=None,
     )
 

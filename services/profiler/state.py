@@ -36,12 +36,14 @@ class KnownJob(msgspec.Struct, kw_only=True):
     """key of its measurements: see `Rules.measured_as`"""
     failed_runs: dict[GpuType, int] = {}
     added: list[GpuType] = []
-    """types on which it was measured within a round; if that failed, the next try is in a round's opening"""
+    """types on which it was measured within a round, and is to be again only in a round's opening"""
     rounds_without_node: dict[GpuType, int] = {}
     """by type: rounds in a row in which no node of it was open"""
     excluded: dict[GpuType, Exclusion] = {}
     absent: dict[NodeId, str] = {}
     """nodes that lack its program, script, folder or image, each with its agent's message"""
+    failed_on: list[NodeId] = []
+    """nodes on which it ended by a fault of its own; others are tried first"""
     measured: bool = False
     """whether a run of this job, not only of another job of its workload, brought measurements"""
     types: frozenset[GpuType] = frozenset()

@@ -78,6 +78,14 @@ def test_the_reason_of_a_failure_is_its_first_and_last_line(hopyard: Hopyard, ap
     assert "Traceback" in ran.out
 
 
+def test_a_wait_says_why_the_job_could_not_be_measured(hopyard: Hopyard, api: CannedApi) -> None:
+    failed_once = msgspec.structs.replace(job_view(), unmeasured=f"on v100 (n-1): {TRACEBACK}")
+    goes(api, job_view(), failed_once, failed_once, ended("rejected", "no data"))
+    ran = hopyard("submit", "job.yaml", "--wait")
+    said = "job-1 could not be measured on v100 (n-1): exit code 1 … ValueError: [31mno data"
+    assert ran.err.splitlines().count(said) == 1
+
+
 def test_a_wait_outlasts_an_api_that_is_away(hopyard: Hopyard, api: CannedApi) -> None:
     busy = (503, b'{"title": "no", "status": 503, "detail": "the monitor does not answer"}')
     goes(api, job_view(), ended("completed"))

@@ -233,6 +233,11 @@ def test_the_end_of_processes_is_one_line_for_any_reason() -> None:
     assert "\n" not in fact_line(failed(reason="a\nb\nc"), UNKNOWN)
 
 
+def test_a_measurement_that_failed_is_not_said_to_have_completed() -> None:
+    end = worker_stopped(outcome=Outcome.COMPLETED, samples_done=0.0)
+    assert words(end) == f"its measurement on {end.node_id} has ended"
+
+
 def test_every_outcome_has_words() -> None:
     assert set(OUTCOMES) == set(Outcome)
     done = worker_stopped(outcome=Outcome.QUOTA)

@@ -291,6 +291,7 @@ def test_a_measurement_that_fails_does_not_fail_the_job(lasting: bool) -> None: 
     assert isinstance(failed, ProfileFailed)
     assert isinstance(stopped, WorkerStopped)
     assert (failed.final, failed.whole_workload, failed.reason) == (lasting, lasting, "out of memory")
+    assert failed.repeatable is not lasting
     assert stopped.outcome is Outcome.COMPLETED
 
 

@@ -303,7 +303,7 @@ def test_a_job_that_could_not_be_measured_says_where_and_why() -> None:
     )
     facts = (joined(), submitted(), opened(run), no_profile)
     could_not = "it could not be measured on v100 (node-1): exit code 3"
-    assert why(*facts).detail == f"again from the start of the next round; {could_not}"
+    assert why(*facts).detail == f"again from the start of the next round at the latest; {could_not}"
     assert why(*facts, opened(run)).detail == f"on v100 (node-1), now; {could_not}"
     assert job(World(*facts)).unmeasured == "on v100 (node-1): exit code 3"
     assert job(World(*facts, profiled())).unmeasured == ""

@@ -1,6 +1,8 @@
 """Measurements within a round: on idle GPUs, as soon as there are any."""
 
-from schemas.events import JobProfiled, NodeReturned, ProfileRun, ProfilingAdded, StartOrdered
+import msgspec
+
+from schemas.events import JobProfiled, JobRejected, NodeReturned, ProfileRun, ProfilingAdded, StartOrdered
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from services.profiler.core import Profiler
@@ -101,6 +103,33 @@ def test_a_measurement_that_failed_is_made_again_in_the_next_round() -> None:
     assert len(there.all(ProfilingAdded)) == 1
     [again] = there.next_round()
     assert again.placement_id != run.placement_id
+
+
+def fails(of: Driver) -> ProfileRun:
+    """The last measurement ends by an exception of the script."""
+    run = of.all(ProfilingAdded)[-1].runs[-1]
+    of.tell(msgspec.structs.replace(failed(run, final=False, reason="ValueError"), repeatable=True))
+    of.tell(stopped(run)).until(of.now + SETTLE_S)
+    return run
+
+
+def test_a_script_that_fails_is_tried_again_at_once_and_then_the_job_is_rejected() -> None:
+    there = driver().tell(joined("a0"), joined("a1"), submitted())
+    assert [fails(there).node_id for _ in range(3)] == ["a0", "a1", "a0"]
+    [rejected] = there.all(JobRejected)
+    assert rejected.reason == "it runs on no GPU type: ValueError"
+    assert rejected.at <= 100.0 + 3 * SETTLE_S
+    assert len(there.all(ProfilingAdded)) == 3
+
+
+def test_a_script_that_fails_on_a_lone_gpu_waits_for_it_while_another_job_has_it() -> None:
+    there = driver().tell(joined("a0", gpus=1), submitted())
+    run = there.all(ProfilingAdded)[0].runs[0]
+    there.tell(ordered("a0", 1), started("a0"))
+    fails(there)
+    assert len(there.all(ProfilingAdded)) == 1
+    there.tell(stopped(RUN)).until(there.now + SETTLE_S)
+    assert there.all(ProfilingAdded)[1].runs[0].node_id == run.node_id
 
 
 def test_two_jobs_get_a_gpu_each_while_facts_are_on_their_way() -> None:
