@@ -1,7 +1,7 @@
 """Checks whether a stack is well. Changes nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from hopyard.actions.archived import archived
 from hopyard.api.ask import connected
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.connect import connect
-from hopyard.failures import Failure, Unreachable
+from hopyard.failures import Failure, Unanswered, Unreachable
 from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
@@ -58,19 +58,24 @@ class Diagnosis(Message, frozen=True, kw_only=True):
 
 
 async def diagnose(url: str, stack: StackFile | None, versions: dict[str, str]) -> Diagnosis:
-    """All checks; those that need the API only while it answers."""
+    """All checks; those that need the API only while it answers.
+
+    They are made at the same time, since what hangs is waited for.
+    """
     async with connect(url) as client:
-        api = await _check("API", lambda: _api(client))
-        checks = [api, *await _stack_checks(stack)]
-        checks.append(await _check("services", lambda: _services(client)))
+        api, *checks = await asyncio.gather(
+            _check("API", lambda: _api(client)),
+            *_stack_checks(stack),
+            _check("services", lambda: _services(client)),
+        )
         if api.ok:
-            checks += [
-                await _check("nodes", lambda: _nodes(client)),
-                await _check("clock", lambda: _clock(client)),
-                await _check("policy", lambda: _policy(client)),
-                await _check("event log", lambda: _log(client)),
-            ]
-    return Diagnosis(api_url=url, reachable=api.ok, checks=tuple(checks), versions=versions)
+            checks += await asyncio.gather(
+                _check("nodes", lambda: _nodes(client)),
+                _check("clock", lambda: _clock(client)),
+                _check("policy", lambda: _policy(client)),
+                _check("event log", lambda: _log(client)),
+            )
+    return Diagnosis(api_url=url, reachable=api.ok, checks=(api, *checks), versions=versions)
 
 
 class _CheckFailed(Failure):
@@ -84,13 +89,13 @@ async def _check(what: str, look: Callable[[], Awaitable[str]]) -> Check:
         return Check(what=what, ok=False, detail=str(error))
 
 
-async def _stack_checks(stack: StackFile | None) -> list[Check]:
+def _stack_checks(stack: StackFile | None) -> list[Coroutine[None, None, Check]]:
     if stack is None:
         return []
     return [
-        await _check("NATS", lambda: _nats(stack.nats_url)),
-        await _check("stored", lambda: connected(stored, stack.api_url)),
-        *[await _check(name, partial(_service, stack, name)) for name in stack.ports],
+        _check("NATS", lambda: _nats(stack.nats_url)),
+        _check("stored", lambda: connected(stored, stack.api_url)),
+        *[_check(name, partial(_service, stack, name)) for name in stack.ports],
     ]
 
 
@@ -187,7 +192,7 @@ async def _service(stack: StackFile, name: str) -> str:
 
 
 async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | Problem:
-    """What a service of this machine answers at /readyz; empty for a problem without details."""
+    """What a service of this machine answers at /readyz, or why it is not ready."""
     try:
         async with session.get(f"{url}/readyz", ssl=False) as response:  # who it is need not be proven
             body = await response.read()
@@ -195,7 +200,8 @@ async def _readiness(session: aiohttp.ClientSession, url: str) -> Readiness | Pr
                 return msgspec.json.decode(body, type=Readiness)
             return msgspec.json.decode(body, type=Problem)
     except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
-        return Problem(title=str(error), status=HTTPStatus.SERVICE_UNAVAILABLE, detail="")
+        silent = f"it does not answer within {TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else ""
+        return Problem(title=str(error), status=HTTPStatus.SERVICE_UNAVAILABLE, detail=silent)
 
 
 def _of_agent(found: Readiness, name: str) -> tuple[Death, ...]:
@@ -214,6 +220,8 @@ async def _services(client: Client) -> str:
     """The reports of all services, wherever they run; without texts if no monitor answers."""
     try:
         views = (await client.status()).services
+    except Unanswered:  # it hangs
+        raise
     except (ApiRefusal, Unreachable):
         views = (await client.ready()).services
     well = {ServiceState.UP, ServiceState.ENDED}
@@ -248,8 +256,9 @@ async def _greeting_of(url: str) -> str:
 async def stored(connection: Connection) -> str:
     """Check what NATS has stored for damage. Raises Failure."""
     try:
-        there = await archived(connection)
-    except (Unavailable, Failure):
+        async with asyncio.timeout(TIMEOUT_S):
+            there = await archived(connection)
+    except (Unavailable, Failure, TimeoutError):
         there = range(1, 1)  # another check says that the monitor does not answer
     found = await flaws(connection, (), SERVICES, there)
     grave = [flaw.text for flaw in found if flaw.grave]

@@ -26,6 +26,8 @@ class CannedApi:
         self.clock: bytes | None = None
         """what it says about the cluster's clock"""
         self.takes_s = 0.0
+        self.together: dict[str, asyncio.Barrier] = {}
+        """requests that are answered only once so many of them wait"""
 
     def keeps_time(self, *, now: float, origin: float = 0.0, speed: float = 1.0) -> None:
         self.clock = msgspec.json.encode(ClockView(now=now, origin=origin, speed=speed))
@@ -46,6 +48,8 @@ class CannedApi:
         await asyncio.sleep(self.takes_s)
         name = f"{request.method} {request.path}"
         self.requests.append((name, dict(request.query), dict(request.headers), body))
+        if name in self.together:
+            await self.together[name].wait()
         answers = self.answers.get(name, [(404, b"no such thing")])
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
         headers = {} if self.clock is None else {"Hopyard-Clock": self.clock.decode()}

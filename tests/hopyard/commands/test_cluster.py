@@ -1,5 +1,6 @@
 """status, nodes, policies, diag; and which cluster is meant."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -275,6 +276,24 @@ def test_diag_points_at_a_dead_service_and_a_missing_nats(
     assert ran.code == 1
     assert "is gone" in ran.out
     assert "nats://127.0.0.1:1" in ran.out
+
+
+def test_diag_asks_all_services_at_the_same_time(hopyard: Hopyard, api: CannedApi, tmp_path: Path) -> None:
+    healthy(api)
+    api.says("GET /readyz", Readiness())
+    api.together["GET /readyz"] = asyncio.Barrier(3)
+    (tmp_path / ".hopyard").mkdir()
+    names, port = ("planner", "placer", "agent-n-1"), int(api.url.rpartition(":")[2])
+    stack = StackFile(
+        api_url=api.url,
+        nats_url="nats://127.0.0.1:1",
+        pid=os.getpid(),
+        pids=dict.fromkeys(names, os.getpid()),
+        ports=dict.fromkeys(names, port),
+    )
+    write_stack_file(tmp_path / ".hopyard", stack)
+    checks = {check["what"]: check["ok"] for check in json.loads(hopyard("diag", "--json").out)["checks"]}
+    assert all(checks[name] for name in names)
 
 
 def test_diag_without_an_api_is_code_3(hopyard: Hopyard) -> None:
