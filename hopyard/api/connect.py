@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 SILENT_LIMIT_S = 30.0
 """seconds for which `patiently` repeats a request while the API is away or busy"""
+READY_LIMIT_S = 1.0
+"""seconds after which another instance is asked"""
 BACKOFF_S = 0.2
 BACKOFF_LIMIT_S = 3.0
 TOO_MANY_REQUESTS = 429
@@ -27,8 +29,22 @@ TOKEN_FILE = "HOPYARD_API_TOKEN_FILE"  # noqa: S105 - as above
 
 
 def api_url(given: str | None) -> str:
-    """--api or HOPYARD_API_URL, else this user's own stack. Raises Unreachable when there is none."""
-    return given or my_stack(Path.cwd()).api_url
+    """--api or HOPYARD_API_URL, else this user's own stack. Raises Unreachable when there is none.
+
+    Of a stack with several instances of admission it is the address of the first that is ready.
+    """
+    if given:
+        return given
+    first, *others = my_stack(Path.cwd()).api_urls()
+    return next((url for url in (first, *others) if others and _is_ready(url)), first)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        _driven(_call(_client(url, Blocking(READY_LIMIT_S)), lambda client: client.ready()))
+    except (ApiRefusal, Unreachable):
+        return False
+    return True
 
 
 def call(
@@ -65,7 +81,9 @@ def clock_here() -> ClockView | None:
 
 
 async def _call(
-    connection: Client, action: Callable[[Client], Awaitable[T]], afterwards: Callable[[Client], None]
+    connection: Client,
+    action: Callable[[Client], Awaitable[T]],
+    afterwards: Callable[[Client], None] = lambda _: None,
 ) -> T:
     async with connection as client:
         done = await action(client)

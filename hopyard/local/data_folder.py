@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from hopyard.failures import Claimed, Invalid
 from hopyard.local.pids import alive
 from schemas.base import Message
-from schemas.instances import instance_name
+from schemas.instances import instance_name, instances_of
 from shared.runtime import owner_only
 
 DEFAULT = Path(".hopyard")
@@ -48,6 +49,13 @@ class StackFile(Message, frozen=True, kw_only=True):
     """number of restarts of each service that ended by itself"""
     last_errors: dict[str, str] = {}
     """how each of these services ended last"""
+
+    def api_urls(self) -> list[str]:
+        """The API's addresses, one for each instance of admission."""
+        parts = urlsplit(self.api_url)
+        ports = [self.ports[name] for name in instances_of("admission") if name in self.ports]
+        others = [f"{parts.scheme}://{parts.hostname}:{port}" for port in ports if port != parts.port]
+        return [self.api_url, *others]
 
 
 class ClockFile(Message, frozen=True, kw_only=True):

@@ -53,8 +53,8 @@ def folder_at(start: Path, served: Callable[[StackFile], bool]) -> Path | None:
 
 
 def folder_of_api(url: str) -> Path | None:
-    """The data folder of this user's stack with this API address; None: there is none."""
-    return folder_at(Path.cwd(), lambda stack: stack.api_url == url.rstrip("/"))
+    """The data folder of this user's stack with this address of its API; None: there is none."""
+    return folder_at(Path.cwd(), lambda stack: url.rstrip("/") in stack.api_urls())
 
 
 def _mine_from(start: Path, instead: str) -> Mine:

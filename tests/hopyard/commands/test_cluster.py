@@ -3,12 +3,15 @@
 import asyncio
 import json
 import os
+import socket
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from hopyard.api import connect
 from hopyard.local.data_folder import StackFile, write_stack_file
+from hopyard.local.stacks import folder_of_api
 from schemas.ids import NodeId
 from schemas.views import (
     NodeDrain,
@@ -298,3 +301,25 @@ def test_diag_asks_all_services_at_the_same_time(hopyard: Hopyard, api: CannedAp
 
 def test_diag_without_an_api_is_code_3(hopyard: Hopyard) -> None:
     assert hopyard("diag", "--api", "http://127.0.0.1:1").code == 3
+
+
+def test_where_an_instance_of_admission_hangs_another_is_asked(
+    hopyard: Hopyard, api: CannedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system takes the calls of a stopped process."""
+    monkeypatch.setattr(connect, "READY_LIMIT_S", 0.1)
+    api.says("GET /v1/status", status_view())
+    api.says("GET /readyz", Readiness())
+    (tmp_path / ".hopyard").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        port = hung.getsockname()[1]
+        stack = StackFile(
+            api_url=f"http://127.0.0.1:{port}",
+            nats_url="nats://127.0.0.1:1",
+            pid=os.getpid(),
+            pids={},
+            ports={"admission": port, "admission-2": int(api.url.rpartition(":")[2])},
+        )
+        write_stack_file(tmp_path / ".hopyard", stack)
+        assert hopyard("status").code == 0
+    assert folder_of_api(api.url) == tmp_path / ".hopyard", "so its token is sent"
