@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-WAITS_S = (0.25, 0.5, 0.5, 0.75)
+WAITS_S = (0.2, 0.3, 0.3, 0.4, 0.4, 0.4)
 """how long an answer is waited for after each request"""
 
 
