@@ -95,7 +95,7 @@ def _order_turns(placed: Placed, placement: Placement, plan: PlanPublished) -> I
 
 
 def _admit(state: State, placement: Placement, plan: PlanPublished) -> Iterator[Event]:
-    reason = objection(state, placement)
+    reason = objection(state, placement, plan.made_from)
     if reason:
         yield _refused_new(placement, plan, reason)
         return
@@ -131,6 +131,9 @@ def _runs_planned(state: State, opened: ProfilingPlanned | ProfilingAdded) -> It
             )
         elif known is None or not known.alive:
             reason = f"node {run.node_id} is lost"
+            yield refusal(run.placement_id, plan_id, run.job_id, reason, opened.at)
+        elif known.whole.gpu_type != run.gpu_type:
+            reason = f"node {run.node_id} came back with other GPUs"
             yield refusal(run.placement_id, plan_id, run.job_id, reason, opened.at)
         elif run.placement_id not in state.placements:
             state.add(
@@ -324,6 +327,8 @@ def _node_joined(state: State, joined: NodeJoined) -> Iterator[Event]:
         _count_as_gone(state, joined.node_id, PreemptReason.AGENT_RESTARTED, keep=frozenset(joined.workers))
         if _gpus(known.whole) != _gpus(joined.node):
             yield from _take_back(state, joined)
+        if known.whole.gpu_type != joined.node.gpu_type:
+            state.retyped[joined.node_id] = state.seq
     stale = state.stale.pop(joined.node_id, {})
     if adopted := {key: gpus for key, gpus in stale.items() if key in joined.workers}:
         state.stale[joined.node_id] = adopted

@@ -3,12 +3,19 @@
 from schemas.ids import NodeId
 from schemas.plans import Placement
 from services.placer.state import State
-from shared.domain import in_turns
+from shared.domain import gangs, in_turns
 
 
-def objection(state: State, placement: Placement) -> str:
-    """Why the placement can no longer start; empty if it can."""
-    return _objection_of_job(state, placement) or _objection_of_nodes(state, placement)
+def objection(state: State, placement: Placement, made_from: int) -> str:
+    """Why the placement can no longer start; empty if it can.
+
+    `made_from`: sequence of the last fact that the maker of the plan knew.
+    """
+    return (
+        _objection_of_job(state, placement)
+        or _objection_of_nodes(state, placement)
+        or _objection_of_gpus(state, placement, made_from)
+    )
 
 
 def _objection_of_job(state: State, placement: Placement) -> str:
@@ -28,7 +35,7 @@ def _objection_of_job(state: State, placement: Placement) -> str:
 
 
 def _objection_of_nodes(state: State, placement: Placement) -> str:
-    for node_id, gpus in ((one.node, one.gpus) for one in placement.gang.members):
+    for node_id in placement.gang.nodes:
         known = state.nodes.get(node_id)
         if known is None or not known.alive:
             return f"node {node_id} is lost"
@@ -38,7 +45,18 @@ def _objection_of_nodes(state: State, placement: Placement) -> str:
             return f"node {node_id} is drained"
         if placement.gang.mode not in known.modes:
             return f"node {node_id} runs no {placement.gang.mode} gangs"
-        if gpus_claimed(state, node_id, placement) > known.node.gpus:
+    return ""
+
+
+def _objection_of_gpus(state: State, placement: Placement, made_from: int) -> str:
+    types, used = state.jobs[placement.job_id].spec.gpu_types, gangs.computing(placement.gang).nodes
+    for node_id, gpus in ((one.node, one.gpus) for one in placement.gang.members):
+        there = state.nodes[node_id].node
+        if state.retyped.get(node_id, 0) > made_from:
+            return f"node {node_id} came back with other GPUs while the plan was made"
+        if types and node_id in used and there.gpu_type not in types:
+            return f"node {node_id} has {there.gpu_type} GPUs, which the job may not use"
+        if gpus_claimed(state, node_id, placement) > there.gpus:
             return f"node {node_id} has fewer than {gpus} GPUs that no other placement has or waits for"
     return ""
 

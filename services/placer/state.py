@@ -103,9 +103,13 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
 
 
 class State(msgspec.Struct, kw_only=True):
+    seq: int = 0
+    """stream sequence of the last fact; the shell sets it"""
     token: int = 0
     """the newest fencing token seen in a plan"""
     nodes: dict[NodeId, KnownNode] = {}
+    retyped: dict[NodeId, int] = {}
+    """nodes that came back with GPUs of another type: the sequence of the last NodeJoined that said so"""
     stale: dict[NodeId, dict[PlacementId, int]] = {}
     """GPUs of workers without a wanted placement that may still run: their node was lost, or they started
     after their placement's end"""

@@ -45,6 +45,7 @@ RUNS_REMEMBERED = 1_000
 """ended runs that are kept, since their measurements may arrive late"""
 WORKLOADS_REMEMBERED = 10_000
 """workloads whose measurements are kept; a job of a workload that was forgotten is measured again"""
+OTHER_GPUS = "the node came back with other GPUs"
 
 F = TypeVar("F")
 V = TypeVar("V")
@@ -128,6 +129,8 @@ def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
             _excuse(run, "the job has ended")
         elif known is None or not known.alive:
             _excuse(run, "the node is lost")
+        elif known.node.gpu_type != plan.gpu_type:
+            _excuse(run, OTHER_GPUS)
 
 
 def _count_away(state: State) -> None:
@@ -254,7 +257,7 @@ def _joined(state: State, fact: NodeJoined, _: Rules) -> None:
         if run.started_at is not None:
             _excuse(run, "the agent restarted")
         elif run.plan.gpu_type != fact.node.gpu_type:
-            _excuse(run, "the node came back with other GPUs")
+            _excuse(run, OTHER_GPUS)
 
 
 def _lost(state: State, fact: NodeLost, _: Rules) -> None:

@@ -31,7 +31,7 @@ from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.policy_checks import PolicyChecks
-from services.planner.core.publication import Frame, GpusByType, chose_a_gone_node, published
+from services.planner.core.publication import Frame, GpusByType, chose_changed_nodes, published
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State, is_held
@@ -333,7 +333,7 @@ class Planner:
             return []
         self._expect_again(making, decision)
         nodes_changed = making.node_facts != self.state.node_facts
-        if nodes_changed and chose_a_gone_node(self.state, making.view, decision):
+        if nodes_changed and chose_changed_nodes(self.state, making.view, decision):
             self._call(Trigger.NODE, self._schedule.settled(now), own=False)
         frame = Frame(
             view=making.view,

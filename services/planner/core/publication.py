@@ -6,7 +6,7 @@ from itertools import chain
 import msgspec
 
 from schemas.events import PlanPublished
-from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
+from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State, is_held
@@ -17,7 +17,7 @@ from shared.domain import gangs, in_turns
 NAMED_AT_MOST = 3
 """how many jobs `LeftOut.held_by` names"""
 REFUSED = "the placer refused it several times in a row; it is tried again later"
-NODE_GONE = "a node that was chosen for it left while the plan was made"
+NODE_GONE = "a node that was chosen for it left, or changed its GPUs, while the plan was made"
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,26 +156,48 @@ def _by_now(state: State, held: Mapping[JobId, Present], choice: Choice) -> Choi
     return Choice(job_id=choice.job_id, gang=now.gang, throughput=now.throughput, layer=now.layer)
 
 
-def chose_a_gone_node(state: State, view: View, decision: Decision) -> bool:
-    """Whether a node that the decision gives to an unfinished job is not usable any more."""
-    gone = _gone(state, view)
-    return bool(gone) and any(
-        choice.job_id in state.jobs and not gone.isdisjoint(choice.gang.nodes) for choice in decision.choices
-    )
-
-
-def _gone(state: State, view: View) -> set[NodeId]:
-    """The nodes of the view that have become unusable."""
-    return {node.node_id for node in view.nodes if not state.nodes[node.node_id].usable}
+def chose_changed_nodes(state: State, view: View, decision: Decision) -> bool:
+    """Whether an unfinished job cannot have what the decision gives it: nodes left, or changed their GPUs."""
+    choices = [choice for choice in decision.choices if choice.job_id in state.jobs]
+    return len(_on_unchanged_nodes(state, view, choices)) < len(choices)
 
 
 def _still_possible(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
-    """The choices whose jobs have not ended and whose nodes are usable still."""
+    """The choices whose jobs have not ended and whose nodes are usable still, with the GPUs of the view."""
     choices = [choice for choice in wanted if choice.job_id in state.jobs]
     if frame.node_facts == state.node_facts:
         return choices
-    gone = _gone(state, frame.view)
-    return [choice for choice in choices if gone.isdisjoint(choice.gang.nodes)]
+    return _on_unchanged_nodes(state, frame.view, choices)
+
+
+def _on_unchanged_nodes(state: State, view: View, choices: Sequence[Choice]) -> Sequence[Choice]:
+    """The choices without those on a node that is not usable any more or has GPUs of another type.
+
+    A node with too few GPUs by now takes no new job; jobs that are there stay until a plan knows it.
+    """
+    gone = {
+        node.node_id
+        for node in view.nodes
+        if not (known := state.nodes[node.node_id]).usable or known.node.gpu_type != node.gpu_type
+    }
+    wanted = in_turns.held((choice.job_id, choice.gang) for choice in choices)
+    full = {node_id for node_id, gpus in wanted.items() if gpus > state.nodes[node_id].node.gpus}
+    return [
+        choice
+        for choice in choices
+        if gone.isdisjoint(choice.gang.nodes)
+        and (full.isdisjoint(choice.gang.nodes) or _is_there(state, choice))
+    ]
+
+
+def _is_there(state: State, choice: Choice) -> bool:
+    """Whether the job has the chosen GPUs already."""
+    present = state.claims.placement_of(choice.job_id)
+    return (
+        present is not None
+        and present.placement_id not in state.claims.broken
+        and present.gang.members == choice.gang.members
+    )
 
 
 def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:

@@ -109,3 +109,10 @@ def test_a_measurement_that_waits_is_refused_once_its_node_has_other_gpus() -> N
     facts = bench.tell(joined(A, h100, life="2"))
     assert only(PlacementRefused, facts).placement_id == MEASURES.placement_id
     assert StartOrdered not in kinds(facts)
+
+
+def test_a_measurement_is_refused_where_the_node_has_other_gpus_by_then() -> None:
+    bench = Bench(nodes=(A,))
+    bench.tell(joined(A, replace(node(A), gpu_type=GpuType("h100")), life="2"))
+    refused = only(PlacementRefused, measure(bench))
+    assert refused.reason == "node a came back with other GPUs"

@@ -1,9 +1,13 @@
 """What the placer makes of nodes that are lost, and of agents that begin new lives."""
 
 import pytest
+from msgspec.structs import replace
 
+from schemas.base import Event
+from schemas.cluster import Node
 from schemas.events import (
     JobPreempted,
+    JobSubmitted,
     NodeDrained,
     NodeJoined,
     NodeLost,
@@ -14,9 +18,21 @@ from schemas.events import (
     ProfilingPlanned,
     StartOrdered,
 )
-from schemas.ids import GpuType, NodeId, PlacementId
-from schemas.plans import Cause
-from tests.services.placer.placer_bench import JOB, OTHER, A, B, Bench, copies, joined, node, place
+from schemas.ids import GpuType, JobId, NodeId, PlacementId
+from schemas.plans import Cause, PlanKind
+from tests.services.placer.placer_bench import (
+    JOB,
+    OTHER,
+    A,
+    B,
+    Bench,
+    copies,
+    joined,
+    node,
+    place,
+    plan,
+    spec,
+)
 from tests.services.placer.test_core import kinds, only, refusal_of
 
 
@@ -77,6 +93,40 @@ def test_a_placement_that_waits_for_a_node_still_starts_when_its_agent_restarted
     assert bench.tell(joined(B, node(B), life="2", at=45.0)) == []
     assert PlacementRefused not in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
     assert len(bench.core.state.coming_up) == 1
+
+
+K80S = replace(node(A), gpu_type=GpuType("k80"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "made_from", "first"),
+    [
+        (node(A), K80S, 6, PlacementRefused),
+        (node(A), K80S, 7, StartOrdered),
+        (node(A), node(A, 8), 6, StartOrdered),
+    ],
+)
+def test_a_plan_starts_nothing_on_a_node_whose_gpus_it_took_for_others(
+    before: Node, after: Node, made_from: int, first: type[Event]
+) -> None:
+    """It counts what the plan's maker knew: facts up to `made_from`."""
+    bench = Bench(nodes=())
+    bench.tell(joined(A, before, life="1"))
+    bench.core.state.seq = 7
+    bench.tell(joined(A, after, life="2", at=5.0))
+    made = plan("plan-1", [place("p1", a=4)], kind=PlanKind.FIRST, token=1, at=10.0)
+    facts = bench.tell(replace(made, made_from=made_from))
+    assert kinds(facts)[0] is first
+    if first is PlacementRefused:
+        assert refusal_of(facts) == "node a came back with other GPUs while the plan was made"
+
+
+def test_no_job_starts_on_gpus_that_it_may_not_use() -> None:
+    bench = Bench()
+    only_k80 = replace(spec(), gpu_types=(GpuType("k80"),))
+    bench.tell(JobSubmitted(at=0.0, job_id=JobId("job-3"), spec=only_k80, key="3"))
+    facts = bench.plan(place("p1", JobId("job-3"), a=4))
+    assert refusal_of(facts) == "node a has t4 GPUs, which the job may not use"
 
 
 def test_the_loss_of_a_node_that_is_unknown_or_lost_changes_nothing() -> None:

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.events import (
@@ -301,6 +302,17 @@ def test_a_run_planned_for_other_gpus_than_the_node_came_back_with_counts_as_no_
     assert (fact.gpu_type, fact.final) == ("A", False)
     [again] = driver.next_round()
     assert again.node_id != run.node_id
+
+
+def test_a_run_planned_while_its_node_came_back_with_other_gpus_counts_as_no_attempt() -> None:
+    """The node's fact is in the stream before the round that the profiler opened without it."""
+    driver = Driver(attempts=1).tell(joined("a0", "A"), joined("a1", "A"), submitted(gpu_types=["A"]))
+    [opened] = [each.event for each in driver.core.wake(0.0) if isinstance(each, Publish)]
+    assert isinstance(opened, ProfilingPlanned)
+    [run] = opened.runs
+    driver.tell(joined(run.node_id, "B", life="2"), opened, measured(replace(run, gpu_type=GpuType("B"))))
+    assert [(fact.gpu_type, fact.final) for fact in driver.all(ProfileFailed)] == [("A", False)]
+    assert [again.node_id for again in driver.next_round()] == [{"a0": "a1", "a1": "a0"}[run.node_id]]
 
 
 def test_a_lost_node_ends_its_runs_without_counting_them() -> None:

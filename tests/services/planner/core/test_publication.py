@@ -3,13 +3,20 @@
 import msgspec
 import pytest
 
-from schemas.events import NodeDrained, Outcome, PlacementRefused, PlanPublished
+from schemas.events import GpusWithheld, NodeDrained, Outcome, PlacementRefused, PlanPublished
 from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Forked, Gang, Relaxed
 from schemas.plans import Layer, LeftOut, PlanKind, Waiting
 from schemas.plans import Stage as Made
 from services.planner.core.folds import fold
-from services.planner.core.publication import NODE_GONE, REFUSED, Frame, GpusByType, published
+from services.planner.core.publication import (
+    NODE_GONE,
+    REFUSED,
+    Frame,
+    GpusByType,
+    chose_changed_nodes,
+    published,
+)
 from services.planner.core.state import State
 from services.planner.core.staying import Stays
 from services.planner.core.viewing import view_of
@@ -160,6 +167,34 @@ def test_a_node_that_only_joined_while_the_plan_was_made_takes_nothing_from_it()
     frame = frame_of(state)
     fold(state, joined("node-2"))
     assert len(made(state, choice(A), frame=frame).placements) == 1
+
+
+def test_a_job_whose_node_comes_back_with_another_type_while_the_plan_is_made_is_left_out() -> None:
+    state = state_of(A, B, nodes=2)
+    frame = frame_of(state)
+    fold(state, joined(gpu_type=K80, life="2", modes=MODES))
+    chosen = (choice(A, on(1)), choice(B, on(1, "node-2")))
+    plan = made(state, *chosen, frame=frame)
+    assert [each.job_id for each in plan.placements] == [B]
+    assert [(each.job_id, each.detail) for each in plan.left_out] == [(A, NODE_GONE)]
+    assert chose_changed_nodes(state, frame.view, Decision(choices=chosen))
+
+
+def test_a_node_that_lost_gpus_while_the_plan_was_made_keeps_its_jobs_and_takes_no_new_one() -> None:
+    state = state_of(A, B, C, nodes=2)
+    runs(state, A, on(4), "pl-a")
+    frame = frame_of(state)
+    fold(state, GpusWithheld(at=400.0, node_id=NodeId(NODE), gpus=dict.fromkeys(range(5), "broken")))
+    plan = made(state, choice(A, on(4)), choice(B, on(4)), choice(C, on(4, "node-2")), frame=frame)
+    assert [each.job_id for each in plan.placements] == [A, C]
+    assert [(each.job_id, each.detail) for each in plan.left_out] == [(B, NODE_GONE)]
+
+
+def test_a_node_that_has_enough_gpus_still_takes_the_jobs_planned_for_it() -> None:
+    state = state_of(A)
+    frame = frame_of(state)
+    fold(state, GpusWithheld(at=400.0, node_id=NodeId(NODE), gpus={0: "broken"}))
+    assert len(made(state, choice(A, on(4)), frame=frame).placements) == 1
 
 
 # ---- jobs that run
