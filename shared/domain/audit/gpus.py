@@ -51,7 +51,8 @@ def plans_fit_the_nodes(log: Log, seq: int, fact: Event) -> Iterator[Violation]:
 
     An earlier placement stands until a fact ends it, or might: so the rule reports too little rather than
     too much. A plan that the previous leader made at the same time does not count: the maker of this plan
-    could not know it, and the placer refuses one of the two.
+    could not know it, and the placer refuses one of the two. Neither does a node that came back with other
+    GPUs while the plan was made.
     """
     if isinstance(fact, PlanPublished) and fact.token >= log.token:
         standing = log.stand(seq, fact).values()
@@ -63,7 +64,7 @@ def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) ->
     wanted = in_turns.held((placement.placement_id, placement.gang) for placement in standing)
     for node_id, gpus in wanted.items():
         there = log.nodes[node_id].gpus if node_id in log.nodes else 0
-        if gpus > there:
+        if gpus > there and log.is_known(node_id, plan):
             yield broken("node-overbooked", plan, f"{plan.plan_id}: {gpus} of {there} GPUs on {node_id}")
 
 
@@ -99,7 +100,10 @@ def stale_plans_are_not_followed(log: Log, _: int, fact: Event) -> Iterator[Viol
 
 
 def placements_meet_the_demand(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """A gang's GPU count is in the job's R, and its types are those that the job may use and can run on."""
+    """A gang's GPU count is in the job's R, and its types are those that the job may use and can run on.
+
+    A type that a plan's maker could not know counts once the job starts on it.
+    """
     match fact:
         case PlanPublished(placements=placements):
             for placement in placements:
@@ -127,7 +131,7 @@ def _misfits(log: Log, fact: Event, job_id: JobId, gang: Gang) -> Iterator[Viola
         node = log.nodes.get(node_id)
         if node is None:
             yield broken("node-unknown", fact, f"{job_id} is placed on {node_id}")
-        elif node_id not in used:
+        elif node_id not in used or (isinstance(fact, PlanPublished) and not log.is_known(node_id, fact)):
             continue
         elif node.gpu_type in job.unusable or (spec.gpu_types and node.gpu_type not in spec.gpu_types):
             yield broken("gpu-type", fact, f"{job_id} cannot use {node.gpu_type} of {node_id}")

@@ -110,6 +110,8 @@ class Log:
         self._kept_at_most = kept
         self.open: dict[JobId, AuditedJob] = {}
         self.nodes: dict[NodeId, Node] = {}
+        self.changed: dict[NodeId, int] = {}
+        """nodes that came back with other GPUs: the sequence of the last NodeJoined that said so"""
         self.workers: dict[NodeId, dict[PlacementId, HeldGpus]] = {}
         self.plans: OrderedDict[PlanId, int] = OrderedDict()
         """the sequence that each plan was made from"""
@@ -124,6 +126,10 @@ class Log:
         """The record of a job; an empty one if no fact has mentioned it."""
         found = self.open.get(job_id) or self._ended.get(job_id)
         return found or (OVER if job_id in self._over else AuditedJob())
+
+    def is_known(self, node_id: NodeId, plan: PlanPublished) -> bool:
+        """Whether the plan's maker knew which GPUs the node has."""
+        return self.changed.get(node_id, 0) <= plan.made_from
 
     def place(self, job_id: JobId, placement_id: PlacementId) -> AuditedPlace:
         return self.job(job_id).places.get(placement_id) or AuditedPlace()
@@ -170,6 +176,8 @@ class Log:
                 if tally := self._kept_place(fact.job_id, fact.placement_id).tally:
                     tally.count(fact.node_id, fact.samples_done, fact.at)
             case NodeJoined():
+                if gpus_of(self.nodes.get(fact.node_id, fact.node)) != gpus_of(fact.node):
+                    self.changed[fact.node_id] = seq
                 self.nodes[fact.node_id] = fact.node
                 there = self.workers.get(fact.node_id, {})
                 self.workers[fact.node_id] = {key: one for key, one in there.items() if key in fact.workers}
@@ -281,6 +289,10 @@ class Log:
     def _drop(self, keys: Iterable[PlacementId]) -> None:
         for key in list(keys):
             del self.standing[key]
+
+
+def gpus_of(node: Node) -> tuple[GpuType, int]:
+    return node.gpu_type, node.gpus
 
 
 def broken(rule: str, fact: Event, detail: str) -> Violation:

@@ -316,6 +316,24 @@ def test_a_type_that_a_job_lacked_may_be_used_once_the_job_is_profiled_there() -
     assert rules(joined(), submitted(), type_profiled(gpu_type=V100)) == ["state-table"]
 
 
+def test_a_plan_need_not_know_which_gpus_a_node_came_back_with_while_it_was_made() -> None:
+    log = [joined(), *in_queue(gpu_types=("v100",)), joined(gpu_type=K80, gpus=2, life="2")]
+    wants = placement(on=config(node_1=4))
+    assert rules(*log, plan(wants, made_from=len(log) - 1)) == []
+    assert rules(*log, plan(wants, made_from=len(log))) == ["node-overbooked", "gpu-type"]
+
+
+def test_no_job_starts_on_a_type_that_its_plan_could_not_know() -> None:
+    log = [joined(), *in_queue(gpu_types=("v100",)), joined(gpu_type=K80, life="2")]
+    facts = [plan(placement(), made_from=len(log) - 1), start_ordered(), *up(), started()]
+    assert rules(*log, *facts) == ["gpu-type"]
+
+
+def test_a_plan_knows_the_gpus_of_a_node_that_comes_back_with_the_same() -> None:
+    log = [joined(), *in_queue(gpu_types=(K80,)), joined(life="2")]
+    assert rules(*log, plan(placement(), made_from=len(log) - 1)) == ["gpu-type"]
+
+
 def test_a_plan_places_only_jobs_and_nodes_that_are_there() -> None:
     assert rules(joined(), plan(placement())) == ["job-unknown"]
     assert "node-unknown" in rules(*in_queue(), plan(placement()))
