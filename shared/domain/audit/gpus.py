@@ -36,7 +36,10 @@ def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
 
 
 def gangs_are_whole(log: Log, _: int, fact: Event) -> Iterator[Violation]:
-    """A job starts when every node of its gang has a worker with all its GPUs."""
+    """A job starts when every node of its gang has a worker with all its GPUs.
+
+    All are up at the same time, when the last one comes up. One that ends after that may cross the start.
+    """
     if not isinstance(fact, JobStarted) or log.job(fact.job_id).ended:
         return
     up = log.place(fact.job_id, fact.placement_id).up

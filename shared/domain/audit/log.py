@@ -68,7 +68,9 @@ class AuditedPlace(msgspec.Struct):
     gone: int = 0
     """the newest fact that ended it, or may have"""
     up: dict[NodeId, int] = {}
-    """number of its worker's GPUs, by node"""
+    """number of its worker's GPUs, by node, as its newest worker came up"""
+    left: set[NodeId] = set()
+    """nodes whose worker has ended since then"""
     tally: Tally | None = None
 
 
@@ -187,6 +189,7 @@ class Log:
                 pass
         if isinstance(fact, WorkerStopped):
             self.workers.get(fact.node_id, {}).pop(fact.placement_id, None)
+            self._kept_place(fact.job_id, fact.placement_id).left.add(fact.node_id)
         self._take_away(seq, fact)
 
     def _kept(self, job_id: JobId) -> AuditedJob:
@@ -229,6 +232,8 @@ class Log:
         held = HeldGpus(fact.gpu_indices, place.holder or fact.placement_id)
         self.workers.setdefault(fact.node_id, {})[fact.placement_id] = held
         place.worker = seq
+        place.up = {node_id: gpus for node_id, gpus in place.up.items() if node_id not in place.left}
+        place.left = set()
         place.up[fact.node_id] = len(set(fact.gpu_indices))
         if place.tally and fact.samples_restored is not None:
             place.tally.restore(fact.node_id, fact.samples_restored)
@@ -264,7 +269,7 @@ class Log:
         job = self.open.pop(job_id)
         job.ended, job.spec, job.last, job.unusable = seq, None, None, ()
         for place in job.places.values():
-            place.up, place.tally = {}, None
+            place.up, place.left, place.tally = {}, set(), None
         self._ended[job_id] = job
         if len(self._ended) > self._kept_at_most:
             self._over.add(self._ended.popitem(last=False)[0])
@@ -281,7 +286,10 @@ class Log:
                 there = [one.placement for one in self.standing.values()]
                 there = [placement for placement in there if placement.gang.on(fact.node_id)]
                 for placement in there:
-                    self._kept_place(placement.job_id, placement.placement_id).gone = seq
+                    place = self._kept_place(placement.job_id, placement.placement_id)
+                    place.gone = seq
+                    if isinstance(fact, NodeLost) or placement.placement_id not in fact.workers:
+                        place.left.add(fact.node_id)
                 self._drop(placement.placement_id for placement in there)
             case _:
                 pass

@@ -209,6 +209,25 @@ def test_a_gang_must_be_whole_when_its_job_starts() -> None:
     assert rules(*log, worker_started(node_id="node-2"), started(on=both)) == []
 
 
+ON_BOTH = config(node_1=1, node_2=1)
+
+
+@pytest.mark.parametrize(
+    "gone", [worker_stopped(), lost(NODE), joined(life="2"), joined(life="2", workers=["elsewhere"])]
+)
+def test_all_workers_of_a_gang_are_up_at_the_same_time(gone: Event) -> None:
+    log = [joined(), joined("node-2"), *in_queue(), plan(placement(on=ON_BOTH)), *up()]
+    last, start = worker_started(node_id="node-2"), started(on=ON_BOTH)
+    assert rules(*log, gone, last, start) == ["gang-broken"]
+    assert rules(*log, last, gone, start) == []
+
+
+def test_a_gang_whose_worker_outlived_its_agent_is_whole() -> None:
+    log = [joined(), joined("node-2"), *in_queue(), plan(placement(on=ON_BOTH)), *up()]
+    again = joined(life="2", workers=["pl-1"])
+    assert rules(*log, again, worker_started(node_id="node-2"), started(on=ON_BOTH)) == []
+
+
 def test_a_worker_with_too_few_gpus_breaks_the_gang() -> None:
     four = config(node_1=4)
     log = [joined(), *in_queue(), plan(placement(on=four)), *up(), started(on=four)]
