@@ -269,9 +269,9 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
     fold_node(ledger.nodes, fact, _record)
     for changed in dict.fromkeys((gpu_type, known.whole.gpu_type)):
         _note_supply(ledger, changed, fact.at)
-    if (known.alive, known.node.gpus) != (alive, gpus):
+    if (known.alive, known.node.gpus, known.whole.gpu_type) != (alive, gpus, gpu_type):
         until = max(fact.at, known.up_since)  # clocks of services differ a little
-        known.up += [(known.up_since, until, gpus)] if alive else []
+        known.up += [(known.up_since, until, gpus, gpu_type)] if alive else []
         known.up_since = until
         if len(known.up) > INTERVALS_KEPT:
             _add_up(known, ledger.first_submitted_at)
@@ -279,7 +279,7 @@ def change(ledger: Ledger, fact: NodeEvent) -> None:
 
 def _add_up(known: NodeRecord, first: float | None) -> None:
     """Add the oldest interval to the sums. Use is of the time since the first submission."""
-    start, end, gpus = known.up.pop(0)
+    start, end, gpus, _ = known.up.pop(0)
     counted_s = 0.0 if first is None else max(end - max(start, first), 0.0)
     known.up_before_s[gpus] = known.up_before_s.get(gpus, 0.0) + counted_s
 

@@ -163,9 +163,9 @@ class WorkerRecord(msgspec.Struct, kw_only=True):
 
 
 class NodeRecord(KnownNode, kw_only=True):
-    up: list[tuple[float, float, int]] = []
-    """the newest intervals in which it was alive, each with the GPUs that jobs could get in it; the present
-    one is open and not among them"""
+    up: list[tuple[float, float, int, GpuType]] = []
+    """the newest intervals in which it was alive, each with the GPUs that jobs could get in it and their
+    type; the present one is open and not among them"""
     up_before_s: dict[int, float] = {}
     """seconds of the intervals before these, from the first submission on, by the GPUs that jobs could get"""
     up_since: float

@@ -31,7 +31,8 @@
 | gap_max                 | 1       | proven relative gap of the solved plans                               |
 
 JCT, waiting and the ratios are about completed jobs. A figure without data is None, never NaN.
-A GPU is available while its node is alive, unless it is withheld. Available time and the mean throughput are
+A GPU is available while its node is alive, unless it is withheld. ρ and jain_equal take the mean number of
+available GPUs over each job's life. Available time and the mean throughput are
 taken from the first submission to the last completion, or to now while jobs are unfinished. A GPU is busy
 while the processes of a worker are up: profiling and checkpoints included, the start not.
 

@@ -1,14 +1,13 @@
 """Finish-time fairness and Jain's index: a job's time among others against its time alone on a fair share."""
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import chain
 
 from schemas.ids import GpuType, JobId
-from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
-from shared.domain.ledger.records import JobRecord
+from shared.domain.ledger.records import JobRecord, NodeRecord
+from shared.domain.metrics.steps import Steps
 from shared.domain.sums import plain_sum
 
 
@@ -20,11 +19,10 @@ def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
 def ftf_rho_by_job(ledger: Ledger, records: Iterable[JobRecord]) -> dict[JobId, float]:
     """ρ = T_shared / T_isolated of ended jobs, those without an estimate left out.
 
-    T_shared is the JCT. N, the number of jobs that share the cluster, is its mean over the job's life
-    (the heterogeneous form of Sia, N not static).
+    T_shared is the JCT. The cluster's GPUs, and N, the number of jobs that share them, are means over the
+    job's life (the heterogeneous form of Sia, N not static).
     """
-    gpus = gpus_by_type(known.node for known in ledger.nodes.values())
-    present = _Presence(ledger)
+    supply, present = _supply(ledger), _presence(ledger)
     rhos = {}
     for record in records:
         if record.ended_at is None:
@@ -33,8 +31,8 @@ def ftf_rho_by_job(ledger: Ledger, records: Iterable[JobRecord]) -> dict[JobId, 
             samples=record.spec.samples,
             largest=max(record.spec.demand),
             single_gpu=record.single_gpu,
-            gpus=gpus,
-            sharers=present.mean(record.submitted_at, record.ended_at),
+            gpus=_gpus(supply, record, record.ended_at),
+            sharers=present.mean(record.submitted_at, record.ended_at) or 1.0,
         )
         if alone_s is not None:
             rhos[record.job_id] = (record.ended_at - record.submitted_at) / alone_s
@@ -45,8 +43,9 @@ def equal_sharing_ratios(ledger: Ledger, records: Iterable[JobRecord]) -> list[f
     """JCT / Λe of ended jobs (JPS eq. 32), those without an estimate left out.
 
     Λe: the job alone on 1/S of every GPU that it can use, S of them; exchanges of gradients take no time.
+    The number of GPUs is its mean over the job's life.
     """
-    gpus = gpus_by_type(known.node for known in ledger.nodes.values())
+    supply = _supply(ledger)
     ended = [(record, record.ended_at) for record in records if record.ended_at is not None]
     ratios = []
     for record, ended_at in ended:
@@ -54,7 +53,7 @@ def equal_sharing_ratios(ledger: Ledger, records: Iterable[JobRecord]) -> list[f
             samples=record.spec.samples,
             largest=math.inf,
             single_gpu=record.single_gpu,
-            gpus=gpus,
+            gpus=_gpus(supply, record, ended_at),
             sharers=len(ended),
         )
         if alone_s is not None:
@@ -67,7 +66,7 @@ def isolated_s(
     samples: float,
     largest: float,
     single_gpu: Mapping[GpuType, float],
-    gpus: Mapping[GpuType, int],
+    gpus: Mapping[GpuType, float],
     sharers: float,
 ) -> float | None:
     """T_isolated, seconds: the job alone on 1/N of every GPU type it can run on.
@@ -79,7 +78,7 @@ def isolated_s(
     is linear in its GPUs: the isolated run has no communication, and a share below R_min means taking turns.
     None: no estimate, or no GPUs.
     """
-    usable = sum(gpus.get(kind, 0) for kind in single_gpu)
+    usable = plain_sum(gpus.get(kind, 0) for kind in single_gpu)
     if not usable or sharers <= 0:
         return None
     speed = plain_sum(gpus.get(kind, 0) * rate for kind, rate in single_gpu.items()) / usable
@@ -98,27 +97,37 @@ def jain(values: Sequence[float]) -> float | None:
     return math.fsum(values) ** 2 / (len(values) * squares) if squares > 0 else None
 
 
-class _Presence:
-    """The number of jobs in the system over time: a step function and its integral."""
+def _presence(ledger: Ledger) -> Steps:
+    """The number of jobs in the system."""
+    records = ledger.jobs.values()
+    ends = ((record.ended_at, -1) for record in records if record.ended_at is not None)
+    return Steps(chain(((record.submitted_at, 1) for record in records), ends))
 
-    def __init__(self, ledger: Ledger) -> None:
-        steps: dict[float, int] = {}
-        for record in ledger.jobs.values():
-            steps[record.submitted_at] = steps.get(record.submitted_at, 0) + 1
-            if record.ended_at is not None:
-                steps[record.ended_at] = steps.get(record.ended_at, 0) - 1
-        self._times = sorted(steps)
-        self._counts = list(accumulate(steps[at] for at in self._times))
-        lengths = (later - earlier for earlier, later in pairwise(self._times))
-        areas = (length * count for length, count in zip(lengths, self._counts, strict=False))
-        self._areas = list(accumulate(areas, initial=0.0))
 
-    def mean(self, start: float, end: float) -> float:
-        """Mean number of jobs between two times; at a point, the number there."""
-        if end <= start:
-            return float(max(self._counts[bisect_right(self._times, start) - 1], 1))
-        return (self._area(end) - self._area(start)) / (end - start)
+def _supply(ledger: Ledger) -> dict[GpuType, Steps]:
+    """GPUs that jobs could get, by type."""
+    changes: dict[GpuType, list[tuple[float, int]]] = {}
+    for node in ledger.nodes.values():
+        for start, end, gpus, gpu_type in _up(node, ledger.first_submitted_at):
+            of_type = changes.setdefault(gpu_type, [])
+            of_type += [(start, gpus), (end, -gpus)]
+        if node.alive:
+            changes.setdefault(node.whole.gpu_type, []).append((node.up_since, node.node.gpus))
+    return {gpu_type: Steps(of_type) for gpu_type, of_type in changes.items()}
 
-    def _area(self, at: float) -> float:
-        index = bisect_right(self._times, at) - 1
-        return self._areas[index] + (at - self._times[index]) * self._counts[index]
+
+def _up(node: NodeRecord, first: float | None) -> Sequence[tuple[float, float, int, GpuType]]:
+    """The intervals of a node. The first one that is kept stands for those before it."""
+    if not node.up_before_s or first is None:
+        return node.up
+    (start, end, gpus, gpu_type), *rest = node.up
+    return [(min(start, first), end, gpus, gpu_type), *rest]
+
+
+def _gpus(supply: Mapping[GpuType, Steps], record: JobRecord, ended_at: float) -> dict[GpuType, float]:
+    """Mean number of GPUs in the job's life, of the types that it has speeds on."""
+    return {
+        gpu_type: supply[gpu_type].mean(record.submitted_at, ended_at)
+        for gpu_type in record.single_gpu
+        if gpu_type in supply
+    }

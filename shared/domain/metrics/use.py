@@ -109,9 +109,10 @@ def _unsettled_s(node: NodeRecord, now: float) -> float:
 def _up_s(node: NodeRecord, span: tuple[float, float], weight: Callable[[int], int]) -> float:
     """Weighted seconds of the span in which the node was alive."""
     first, last = span
-    spells = [*node.up, (node.up_since, last, node.node.gpus)] if node.alive else node.up
+    now = (node.up_since, last, node.node.gpus, node.whole.gpu_type)
+    spells = [*node.up, now] if node.alive else node.up
     return plain_sum(weight(gpus) * up_s for gpus, up_s in node.up_before_s.items()) + plain_sum(
-        weight(gpus) * max(min(end, last) - max(start, first), 0.0) for start, end, gpus in spells
+        weight(gpus) * max(min(end, last) - max(start, first), 0.0) for start, end, gpus, _ in spells
     )
 
 

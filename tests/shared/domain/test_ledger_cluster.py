@@ -64,7 +64,7 @@ def test_busy_time_is_added_up_by_node_and_by_gpu() -> None:
 def test_a_lost_node_keeps_its_workers_and_is_not_busy() -> None:
     known = node(joined(), worker_started(at=0), lost(at=10), returned(at=50), worker_stopped(at=55))
     assert known.busy_s == 15
-    assert known.up == [(0, 10, 8)]
+    assert known.up == [(0, 10, 8, V100)]
 
 
 def test_a_new_life_keeps_only_the_workers_it_lists() -> None:

@@ -260,6 +260,51 @@ def test_equal_shares_are_not_limited_by_a_job_s_demand() -> None:
     assert found["copy_share_max"] is None
 
 
+LIFE: list[Event] = [*in_queue(at=0, demand=(1, 8, 16)), started(at=0), completed(at=100)]
+"""1000 samples at 10/s on a GPU"""
+
+
+def withheld(at: float, gpus: int) -> GpusWithheld:
+    return GpusWithheld(at=at, node_id=NodeId(NODE), gpus=dict.fromkeys(range(gpus), "busy"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gpus"),
+    [
+        ([joined(gpus=8)], [], 8),
+        ([joined("gone", gpus=8, at=-90), lost("gone", at=-50), joined(gpus=8)], [], 8),
+        ([joined(gpus=8)], [withheld(200, 7)], 8),
+        ([joined(gpus=8)], [lost(at=200)], 8),
+        ([joined(gpus=8), joined("late", gpus=8, at=50)], [], 12),
+        ([joined(gpus=8), joined("late", gpus=8, at=150)], [], 8),
+        ([joined(gpus=8), withheld(75, 4)], [], 7),
+        ([joined(gpus=8), joined(gpus=8, gpu_type=K80, at=50, life="2")], [], 4),
+    ],
+)
+def test_fairness_counts_the_gpus_that_were_there_in_a_job_s_life(
+    before: list[Event], after: list[Event], gpus: int
+) -> None:
+    """A job that takes 100 s on all GPUs of its type has ρ 1 with one of them."""
+    found = figures(*before, *LIFE, *after)
+    assert found["ftf_rho_mean"] == gpus
+
+
+def test_equal_shares_count_the_gpus_that_were_there_in_each_job_s_life() -> None:
+    jobs = [*in_queue("a", at=0), *in_queue("b", at=50), started("a", at=0), completed("a", at=50)]
+    facts = [joined(gpus=8), *jobs, started("b", at=50, place="pl-2"), completed("b", at=100, place="pl-2")]
+    grows = joined("late", gpus=8, at=50)
+    assert figures(*facts)["jain_equal"] == 1
+    assert figures(grows, *facts)["jain_equal"] == pytest.approx(jain([1.0, 2.0]))
+
+
+def test_a_node_whose_first_intervals_are_not_kept_counts_as_in_the_oldest_one_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shared.domain.ledger.cluster.INTERVALS_KEPT", 1)
+    away = [fact for at in (20, 40) for fact in (lost(at=at), joined(gpus=4, at=at, life=str(at)))]
+    assert figures(joined(gpus=4), *in_queue(at=0), *away, *LIFE[-2:])["ftf_rho_mean"] == 4
+
+
 def alone_s(**fields: Any) -> float | None:  # noqa: ANN401 - arguments of isolated_s
     defaults = {"samples": 1200.0, "largest": 100, "single_gpu": {V100: 10.0}, "sharers": 1.0}
     return isolated_s(**{**defaults, **fields})
@@ -366,7 +411,7 @@ def test_use_is_of_the_whole_time_though_jobs_are_forgotten() -> None:
 def test_two_facts_about_a_nodes_gpus_in_the_wrong_order_count_no_time_twice() -> None:
     gpus = [GpusWithheld(at=at, node_id=NodeId(NODE), gpus=gone) for at, gone in ((20, {0: "x"}), (18, {}))]
     known = ledger_of([joined(gpus=4), *gpus, lost(at=30)]).nodes[NodeId(NODE)]
-    assert known.up == [(0, 20, 4), (20, 20, 3), (20, 30, 4)]
+    assert known.up == [(0, 20, 4, V100), (20, 20, 3, V100), (20, 30, 4, V100)]
 
 
 def test_a_node_that_is_lost_again_and_again_keeps_few_intervals_and_the_same_use(
