@@ -143,9 +143,14 @@ def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:
 
 
 def lose_work(record: JobRecord, leader: Leader, at: float) -> None:
-    """Count as lost what the workers of a leader did since the leader's last checkpoint."""
-    share = record.runs[-1].share if record.runs else 1.0
-    record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus * share
+    """Count as lost what the workers of a leader did from its last checkpoint until they were to stop.
+
+    What they take to stop counts by itself.
+    """
+    run = record.runs[-1] if record.runs else None
+    if run is not None and run.ended_at is None and run.stop_ordered_at is not None:
+        at = min(at, run.stop_ordered_at)
+    record.lost_gpu_s += max(at - leader.at, 0.0) * leader.gpus * (run.share if run is not None else 1.0)
 
 
 def count_interruption(record: JobRecord) -> None:

@@ -207,10 +207,11 @@ def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
 def lost_work_gpu_s(ledger: Ledger) -> float:
     """GPU-seconds recomputed, or spent on checkpoints and restores, as far as the facts show.
 
-    Recomputed: GPUs × the time from the newest checkpoint to the preemption, where a node was lost or an
-    agent restarted (the silence before a loss is noticed included). Checkpoint: a worker's GPUs from the
-    order to stop to its end. Restore: from the first order to start to JobStarted, at every start but a
-    job's first. What a cancelled or failed job had done is never recomputed, so it does not count.
+    Recomputed: GPUs × the time from the newest checkpoint to the order to stop or, without one, to the
+    preemption, where a node was lost or an agent restarted (the silence before a loss is noticed included).
+    Checkpoint: a worker's GPUs from the order to stop to its end. Restore: from the first order to start to
+    JobStarted, at every start but a job's first. What a cancelled or failed job had done is never recomputed,
+    so it does not count.
     """
     return plain_sum(record.lost_gpu_s for record in ledger.jobs.values())
 

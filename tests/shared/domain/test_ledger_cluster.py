@@ -367,6 +367,11 @@ def test_a_copy_that_saved_loses_nothing_and_one_that_broke_does() -> None:
     assert (broke.lost_gpu_s, broke.broken) == (30.0, None), "the other copy trains on"
 
 
+def test_a_copy_that_breaks_while_it_stops_has_lost_that_time_once() -> None:
+    broke = worker_stopped(place="p1", at=40.0, outcome=Outcome.INTERRUPTED, samples_done=0.0)
+    assert job_after(stop_ordered(place="p1", at=25.0), broke).lost_gpu_s == 30.0
+
+
 def test_the_last_copy_to_break_says_why_the_placement_broke_if_none_has_saved() -> None:
     def broke(node_id: str, reason: str) -> Event:
         return worker_stopped(

@@ -18,6 +18,7 @@ from tests.fact_builders import (
     failed,
     in_queue,
     joined,
+    lost,
     placement,
     plan,
     preempted,
@@ -149,6 +150,22 @@ def test_the_time_to_checkpoint_on_order_is_lost_work() -> None:
         preempted(at=105),
     )
     assert record.lost_gpu_s == 2 * 5
+
+
+def test_the_time_that_a_peer_takes_to_stop_is_lost_once() -> None:
+    """A leader's node is lost at 100; until 140 its peer holds its own GPUs only."""
+    record = job(
+        *(joined(name) for name in ("node-1", "node-2")),
+        *in_queue(),
+        *(worker_started(node_id=name, gpu_indices=(0, 1)) for name in ("node-1", "node-2")),
+        started(on=config(node_1=2, node_2=2)),
+        checkpointed(at=90),
+        lost(at=100),
+        *(stop_ordered(at=100, node_id=name) for name in ("node-1", "node-2")),
+        worker_stopped(at=140, node_id="node-2", outcome=Outcome.CHECKPOINTED),
+        preempted(at=140, reason=PreemptReason.NODE_LOST),
+    )
+    assert record.lost_gpu_s == 4 * 10 + 2 * 40
 
 
 def test_the_time_to_restore_is_lost_work_and_that_of_a_first_start_is_not() -> None:
