@@ -15,7 +15,7 @@ from shared.domain.audit import LogHash
 from shared.domain.demand import job_spec
 from shared.domain.ledger import Ledger, fold
 from shared.domain.ledger.records import JobRecord
-from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, summary
+from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, runs_of, summary
 from shared.domain.metrics.fairness import ftf_rho_by_job
 from shared.domain.metrics.merging import merging
 from shared.domain.sums import plain_sum
@@ -146,7 +146,7 @@ def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResu
         gpus * (until - run.started_at) for (gpus, until), run in zip(held_s, record.runs, strict=True)
     )
     nodes = dict.fromkeys(member.node for run in record.runs for member in run.gang.members)
-    copies = merging([record])
+    copies = merging(runs_of([record]))
     return JobResult(
         job_id=record.job_id,
         name=record.spec.name,

@@ -27,7 +27,7 @@ from services.monitor import history
 from services.monitor.state import End, State
 from shared.domain import ledger
 from shared.domain.ledger.cluster import has_orders
-from shared.domain.ledger.jobs import broken_as, is_present
+from shared.domain.ledger.jobs import broken_as, drop_runs, is_present
 from shared.domain.ledger.records import JobRecord
 from shared.domain.tally import WELL
 
@@ -74,6 +74,8 @@ def _no_longer_runs(
 ) -> Iterator[End]:
     _drop_ending(state, fact.job_id)
     record = state.ledger.jobs.get(fact.job_id)
+    if record is not None:
+        drop_runs(record, keep=history.RUNS_KEPT)
     broken = broken_as(record, fact.placement_id) if record is not None and not record.ended else None
     if record is None or broken is None or broken.outcome is not Outcome.INTERRUPTED:
         return

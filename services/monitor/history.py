@@ -27,6 +27,7 @@ from schemas.events import (
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.overview import Holding, NodeSpell, PlanDetail, PlanSummary
 from shared.domain.ledger import Ledger
+from shared.domain.ledger.jobs import drop_runs
 from shared.domain.ledger.records import JobRecord
 
 HOLDINGS_KEPT = 10_000
@@ -36,6 +37,8 @@ PLAN_ENTRIES_KEPT = 500
 """jobs left out that are kept of a plan, and as many of its placements"""
 FACTS_KEPT = 200
 """newest facts of a job whose sequences are kept, besides its first"""
+RUNS_KEPT = 500
+"""newest runs of a job that are kept; metrics have sums over those before"""
 JOBS_WITH_RUNS_KEPT = 2_000
 """ended jobs whose runs and fact sequences are kept"""
 
@@ -115,7 +118,7 @@ def _newer(kept: Sequence[Any], after: int) -> Iterable[Any]:
 def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId) -> None:
     """Note that a job has ended.
 
-    Drop the runs and fact sequences of the jobs that ended first, beyond the limit.
+    Drop the runs and fact sequences of the jobs that ended first, beyond the limit. Sums over the runs stay.
     """
     history.jobs_with_runs[ended] = None
     while len(history.jobs_with_runs) > JOBS_WITH_RUNS_KEPT:
@@ -123,7 +126,7 @@ def forget_runs(history: History, jobs: Mapping[JobId, JobRecord], ended: JobId)
         del history.jobs_with_runs[oldest]
         history.fact_seqs.pop(oldest, None)
         if oldest in jobs:
-            jobs[oldest].runs = []
+            drop_runs(jobs[oldest], keep=0)
 
 
 # ---- workers

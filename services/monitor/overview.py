@@ -19,7 +19,7 @@ from schemas.overview import (
 from schemas.plans import Placement
 from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
 from services.monitor.cluster_now import ClusterNow, node_state
-from services.monitor.history import History, changed
+from services.monitor.history import RUNS_KEPT, History, changed
 from services.monitor.reasons import dominant
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run
@@ -27,7 +27,6 @@ from shared.domain.metrics import expected_wait_s
 
 CHANGES_AT_MOST = 5_000
 SUMMARIES_AT_MOST = 1_000
-RUNS_AT_MOST = 500
 HOLDERS_NAMED = 3
 MEASURABLE_S = 1.0
 """seconds that a run must have lasted before its throughput is computed"""
@@ -154,7 +153,7 @@ def runs(question: ListRuns, cluster: ClusterNow) -> RunPage | Refused:
     record = cluster.ledger.jobs.get(question.job_id)
     if record is None:
         return Refused(reason=f"job {question.job_id} is not known")
-    kept = record.runs[-RUNS_AT_MOST:]
+    kept = record.runs[-RUNS_KEPT:]
     return RunPage(
         job_id=record.job_id,
         runs=tuple(_run_view(record, run, cluster) for run in kept),

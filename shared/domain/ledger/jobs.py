@@ -1,5 +1,7 @@
 """How facts about jobs enter the ledger."""
 
+from collections.abc import Sequence
+
 from schemas.events import (
     JobCancelled,
     JobCompleted,
@@ -15,7 +17,7 @@ from schemas.events import (
     PreemptReason,
 )
 from schemas.ids import PlacementId
-from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run
+from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run, RunSums
 from shared.domain.states import IllegalMove, JobState, next_state
 from shared.domain.tally import Leader, Tally
 
@@ -167,3 +169,26 @@ def _close(record: JobRecord, at: float) -> None:
     run.samples_to = record.samples_done
     run.copies = record.tally.by_copy()
     record.run_s += run.ended_at - run.started_at
+
+
+# ---- runs that are not kept
+
+
+def drop_runs(record: JobRecord, keep: int) -> None:
+    """Keep the newest runs of a job; of those before, only their sums."""
+    over = max(len(record.runs) - keep, 0)
+    _add(record.runs_before, record, record.runs[:over])
+    del record.runs[:over]
+
+
+def add_runs(sums: RunSums, record: JobRecord) -> None:
+    """Add all runs of a job, whether they are kept or not."""
+    sums.include(record.runs_before)
+    _add(sums, record, record.runs)
+
+
+def _add(sums: RunSums, record: JobRecord, oldest: Sequence[Run]) -> None:
+    """Add the oldest of the runs that are kept."""
+    dropped = record.starts - len(record.runs)
+    for number, run in enumerate(oldest, start=dropped):
+        sums.add(run, record.spec.workload.batch_size, first=number == 0)

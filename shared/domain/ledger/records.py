@@ -13,6 +13,7 @@ from schemas.plans import Cause, Layer, Placement, PlanKind, Standing, Waiting
 from schemas.views import PlanView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import ENDED, JobState
+from shared.domain.sums import plain_sum
 from shared.domain.tally import Tally
 
 
@@ -76,6 +77,47 @@ class Run(msgspec.Struct, kw_only=True):
         return self.gang.gpus * self.share if self.share < 1.0 else self.gang.gpus
 
 
+class RunSums(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Sums and maxima over runs, for the figures that are about all runs, whether they are kept or not."""
+
+    switches: int = 0
+    """starts of jobs that ran before, if the order to start was seen"""
+    switch_s: float = 0.0
+    """seconds that they took"""
+    merges: int = 0
+    """runs whose copies were merged"""
+    copies: int = 0
+    """copies of these runs"""
+    steps: float = 0.0
+    """optimizer steps of these copies"""
+    steps_max: float = 0.0
+    share_max: float = 0.0
+    """the largest share of one copy in the samples of a run"""
+
+    def add(self, run: Run, batch_size: int, *, first: bool) -> None:
+        """`first`: whether it is the first run of its job."""
+        if run.start_s is not None and not first:
+            self.switches += 1
+            self.switch_s += run.start_s
+        if run.merged:
+            self.merges += 1
+            self.share_max = max(self.share_max, max(run.copies.values()) / plain_sum(run.copies.values()))
+            for node_id, samples in run.copies.items():
+                steps = samples / (batch_size * run.gang.on(node_id))
+                self.copies += 1
+                self.steps += steps
+                self.steps_max = max(self.steps_max, steps)
+
+    def include(self, more: "RunSums") -> None:
+        self.switches += more.switches
+        self.switch_s += more.switch_s
+        self.merges += more.merges
+        self.copies += more.copies
+        self.steps += more.steps
+        self.steps_max = max(self.steps_max, more.steps_max)
+        self.share_max = max(self.share_max, more.share_max)
+
+
 class JobRecord(msgspec.Struct, kw_only=True):
     job_id: JobId
     spec: JobSpec
@@ -100,7 +142,9 @@ class JobRecord(msgspec.Struct, kw_only=True):
     run_s: float = 0.0
     """seconds of all runs that are over"""
     runs: list[Run] = []
-    """its runs, oldest first; the last one is open while the job runs"""
+    """its newest runs, oldest first; the last one is open while the job runs"""
+    runs_before: RunSums = msgspec.field(default_factory=RunSums)
+    """over its runs before these"""
     starts: int = 0
     """number of its runs, whether they are kept or not"""
     restarts: int = 0

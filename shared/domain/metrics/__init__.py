@@ -46,7 +46,8 @@ from collections.abc import Iterable, Sequence
 from schemas.plans import Stage
 from schemas.results import PlanFigures
 from shared.domain.ledger import Ledger
-from shared.domain.ledger.records import JobRecord
+from shared.domain.ledger.jobs import add_runs
+from shared.domain.ledger.records import JobRecord, RunSums
 from shared.domain.metrics.fairness import equal_sharing_ratios, ftf_rhos, jain
 from shared.domain.metrics.merging import merging
 from shared.domain.metrics.use import cluster_throughput_mean, cru, cru_slots, first_submission, gru, span_s
@@ -69,7 +70,8 @@ def summary(
     jcts = [jct_s(record) for record in done]
     ratios = latency_ratios(done)
     rhos = ftf_rhos(ledger, done)
-    copies = merging(ledger.jobs.values())
+    runs = runs_of(ledger.jobs.values())
+    copies = merging(runs)
     return {
         "makespan_s": makespan_s(ledger),
         "ttd_s": ttd_s(ledger),
@@ -94,7 +96,7 @@ def summary(
         "cru_slots": None if round_s is None else cru_slots(ledger, at, round_s),
         "cluster_throughput_mean": cluster_throughput_mean(ledger, at),
         "restarts": float(sum(record.restarts for record in ledger.jobs.values())),
-        "switch_s_mean": mean(switches_s(ledger)),
+        "switch_s_mean": runs.switch_s / runs.switches if runs.switches else None,
         "lost_work_gpu_s": lost_work_gpu_s(ledger),
         "merges": float(copies.merges),
         "merge_steps_mean": copies.steps_mean,
@@ -156,10 +158,12 @@ def weighted_jct_s(done: Sequence[JobRecord]) -> float | None:
     return math.fsum(record.spec.priority * jct_s(record) for record in done) if done else None
 
 
-def switches_s(ledger: Ledger) -> list[float]:
-    """Seconds that each start of a job but its first took, if the order to start was seen."""
-    later = (run.start_s for record in ledger.jobs.values() for run in record.runs[1:])
-    return [seconds for seconds in later if seconds is not None]
+def runs_of(records: Iterable[JobRecord]) -> RunSums:
+    """Over all runs of these jobs, whether they are kept or not."""
+    sums = RunSums()
+    for record in records:
+        add_runs(sums, record)
+    return sums
 
 
 def makespan_s(ledger: Ledger) -> float | None:

@@ -4,12 +4,9 @@ Averaging after unequal numbers of local steps is known to bias the optimum (Fed
 figures say how much of that a run had, and nothing about a model's quality.
 """
 
-from collections.abc import Iterable, Iterator
-
 import msgspec
 
-from shared.domain.ledger.records import JobRecord, Run
-from shared.domain.sums import plain_sum
+from shared.domain.ledger.records import RunSums
 
 
 class Merging(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,20 +21,10 @@ class Merging(msgspec.Struct, frozen=True, kw_only=True):
     """the largest share of one copy in the samples of all copies between two merges"""
 
 
-def merging(records: Iterable[JobRecord]) -> Merging:
-    merged = [
-        (record.spec.workload.batch_size, run) for record in records for run in record.runs if run.merged
-    ]
-    steps = [count for batch_size, run in merged for count in _steps(run, batch_size)]
+def merging(runs: RunSums) -> Merging:
     return Merging(
-        merges=len(merged),
-        steps_mean=plain_sum(steps) / len(steps) if steps else None,
-        steps_max=max(steps, default=None),
-        share_max=max(
-            (max(run.copies.values()) / plain_sum(run.copies.values()) for _, run in merged), default=None
-        ),
+        merges=runs.merges,
+        steps_mean=runs.steps / runs.copies if runs.copies else None,
+        steps_max=runs.steps_max if runs.copies else None,
+        share_max=runs.share_max if runs.merges else None,
     )
-
-
-def _steps(run: Run, batch_size: int) -> Iterator[float]:
-    return (samples / (batch_size * run.gang.on(node)) for node, samples in run.copies.items())

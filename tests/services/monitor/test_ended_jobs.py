@@ -9,6 +9,7 @@ from schemas.events import JobCompleted, JobFailed, Outcome
 from schemas.ids import JobId, PlacementId
 from services.monitor.core import Monitor
 from shared.domain.core import Publish
+from shared.domain.metrics import summary
 from tests.fact_builders import (
     JOB,
     cancelled,
@@ -143,6 +144,17 @@ def test_the_runs_of_jobs_that_ended_long_ago_are_not_kept(monkeypatch: pytest.M
     assert (len(record.runs), record.run_s, record.wait_s(1000)) == (1, 90, 0)
     world.tell(*in_queue("job-2", at=100), cancelled("job-2", at=110))
     assert (record.runs, record.run_s, record.wait_s(1000)) == ([], 90, 0)
+
+
+def test_switches_of_jobs_whose_runs_are_not_kept_count_as_their_restarts_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.monitor.history.JOBS_WITH_RUNS_KEPT", 0)
+    world = running()
+    world.tell(preempted(at=50), start_ordered(at=60, place="pl-2"), started(at=64, place="pl-2"))
+    world.tell(worker_stopped(at=90, place="pl-2"))
+    found = summary(world.monitor.state.ledger)
+    assert (found["restarts"], found["switch_s_mean"]) == (1, 4)
 
 
 ANY: list[Event] = [

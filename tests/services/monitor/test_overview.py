@@ -285,6 +285,18 @@ def test_the_total_counts_every_run_once(
     assert (len(page.runs), page.total) == (runs if kept else 0, runs)
 
 
+def test_an_unfinished_job_keeps_its_newest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.monitor.history.RUNS_KEPT", 2)
+    world = World(joined(), *in_queue())
+    for number in range(4):
+        start = [start_ordered(at=number, place=f"pl-{number}"), started(at=number, place=f"pl-{number}")]
+        world.tell(*start, preempted(at=number, place=f"pl-{number}"))
+    world.tell(started(at=9, place="pl-9"))
+    page = asked(world, ListRuns(job_id=JobId(JOB)), RunPage)
+    assert ([run.placement_id for run in page.runs], page.total) == (["pl-2", "pl-3", "pl-9"], 5)
+    assert world.monitor.state.ledger.jobs[JobId(JOB)].runs_before.switches == 1
+
+
 def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoint() -> None:
     world = World(
         *training(at=10.0),

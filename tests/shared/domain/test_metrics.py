@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import GpusWithheld, PreemptReason
+from schemas.events import GpusWithheld, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId
+from schemas.placement import Forked, Gang
 from schemas.plans import Stage
 from shared.domain.ledger import Ledger, forget, ledger_of
+from shared.domain.ledger.jobs import drop_runs
 from shared.domain.metrics import (
     expected_wait_s,
     fragments_mean,
@@ -30,6 +32,7 @@ from shared.domain.metrics.curves import busy_gpus_curve, cdf, throughput_curve
 from shared.domain.metrics.fairness import isolated_s, jain
 from shared.domain.metrics.use import cluster_throughput_now, cru, gru
 from tests.fact_builders import (
+    JOB,
     K80,
     NODE,
     V100,
@@ -500,6 +503,30 @@ def test_the_present_cluster_throughput_is_the_planned_one_of_running_jobs() -> 
     assert cluster_throughput_now(ledger_of(running)) == pytest.approx(33 / 6)
     assert cluster_throughput_now(ledger_of([*facts, started("a", at=5)])) == 0, "its plan is not known"
     assert cluster_throughput_now(ledger_of([*running, completed("a", at=9)])) == 0
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
+def test_figures_about_runs_count_those_that_are_not_kept(kept: int) -> None:
+    gang = Gang.of({NodeId("node-1"): 1, NodeId("node-2"): 1}, Forked(shares=(0.5, 0.5)))
+    facts: list[Event] = [joined(), joined("node-2"), *in_queue()]
+    for number, (start_s, samples) in enumerate(
+        [(9.0, (64.0, 64.0)), (2.0, (96.0, 32.0)), (4.0, (160.0, 0.0))]
+    ):
+        at, place, nodes = 100.0 * number, f"pl-{number}", ("node-1", "node-2")
+        orders = [start_ordered(at=at, place=place, node_id=node, until=500.0) for node in nodes]
+        ends = [
+            worker_stopped(at=at + 50, place=place, node_id=node, outcome=Outcome.QUOTA, samples_done=done)
+            for node, done in zip(nodes, samples, strict=True)
+        ]
+        start = started(at=at + start_s, place=place, on=gang)
+        facts += [*orders, start, *ends, preempted(at=at + 50, place=place, reason=PreemptReason.MERGE)]
+    ledger = ledger_of(facts)
+    figures_of_runs = ("switch_s_mean", "merges", "merge_steps_mean", "merge_steps_max", "copy_share_max")
+    whole = [summary(ledger)[name] for name in figures_of_runs]
+    drop_runs(ledger.jobs[JOB], keep=kept)
+    assert len(ledger.jobs[JOB].runs) == kept
+    assert [summary(ledger)[name] for name in figures_of_runs] == whole
+    assert whole == [3.0, 2.0, 1.0, 1.5, 0.75]
 
 
 def test_restarts_and_lost_work_are_summed_over_jobs() -> None:
