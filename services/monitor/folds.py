@@ -33,8 +33,6 @@ from shared.domain.tally import WELL
 
 JOBS_KEPT = 10_000
 """ended jobs that stay in the ledger, for metrics and answers"""
-PLANS_KEPT = 10_000
-"""plans that stay in the ledger"""
 
 
 def fold(state: State, fact: Event, interruptions_max: int) -> list[End]:
@@ -91,7 +89,7 @@ def _ended(state: State, fact: JobEvent, _: int) -> Iterator[End]:
     record = state.ledger.jobs.get(fact.job_id)
     if record is not None and record.ended:
         history.forget_runs(state.history, state.ledger.jobs, fact.job_id)
-    ledger.forget(state.ledger, keep_jobs=JOBS_KEPT, keep_plans=PLANS_KEPT)
+    ledger.forget_jobs(state.ledger, keep=JOBS_KEPT)
     yield from ()
 
 

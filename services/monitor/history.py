@@ -1,7 +1,7 @@
 """The history that the page shows: who held which GPUs when, when nodes were out of use, the last plans.
 
-Its size is bounded. Every change of the timeline gets the next revision, so a reader that names the last
-revision it has seen gets only what changed since.
+Its size is bounded, and so are the ledger's runs and plans. Every change of the timeline gets the next
+revision, so a reader that names the last revision it has seen gets only what changed since.
 """
 
 from collections import Counter
@@ -26,13 +26,15 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.overview import Holding, NodeSpell, PlanDetail, PlanSummary
-from shared.domain.ledger import Ledger
+from shared.domain.ledger import Ledger, forget_plans
 from shared.domain.ledger.jobs import drop_runs
 from shared.domain.ledger.records import JobRecord
 
 HOLDINGS_KEPT = 10_000
 SPELLS_KEPT = 2_000
 PLANS_KEPT = 50
+PLANS_WITH_FIGURES_KEPT = 10_000
+"""plans that stay in the ledger, for metrics"""
 PLAN_ENTRIES_KEPT = 500
 """jobs left out that are kept of a plan, and as many of its placements"""
 FACTS_KEPT = 200
@@ -218,6 +220,7 @@ def _close_spell(history: History, node_id: NodeId, state: str, at: float) -> No
 
 
 def _planned(history: History, ledger: Ledger, fact: PlanPublished) -> None:
+    forget_plans(ledger, keep=PLANS_WITH_FIGURES_KEPT)
     view = ledger.plans[-1].view
     if view.plan_id != fact.plan_id:
         return  # the plan is of an earlier leader

@@ -43,7 +43,7 @@ from schemas.events import (
 from shared.domain.ledger import cluster, jobs
 from shared.domain.ledger.records import Ledger
 
-__all__ = ["FOLDS", "Ledger", "fold", "forget", "ledger_of"]
+__all__ = ["FOLDS", "Ledger", "fold", "forget_jobs", "forget_plans", "ledger_of"]
 
 
 def ledger_of(facts: Iterable[Event]) -> Ledger:
@@ -62,20 +62,24 @@ def fold(ledger: Ledger, fact: Event) -> None:
         enter(ledger, fact)
 
 
-def forget(ledger: Ledger, *, keep_jobs: int, keep_plans: int) -> None:
-    """Keep about the newest `keep_jobs` ended jobs and the newest `keep_plans` plans.
+def forget_plans(ledger: Ledger, *, keep: int) -> None:
+    """Keep about the newest `keep` plans; figures are then about these.
 
-    Figures are then about the rest. A tenth more is kept before anything is dropped, so calls are cheap.
+    A tenth more is kept before any is dropped, so calls are cheap.
     """
-    if len(ledger.plans) > keep_plans * 1.1:
-        del ledger.plans[:-keep_plans]
-    if len(ledger.jobs) <= keep_jobs * 1.1:
+    if len(ledger.plans) > keep * 1.1:
+        del ledger.plans[:-keep]
+
+
+def forget_jobs(ledger: Ledger, *, keep: int) -> None:
+    """The same with ended jobs."""
+    if len(ledger.jobs) <= keep * 1.1:
         return
     ended = [record for record in ledger.jobs.values() if record.ended]
-    if len(ended) <= keep_jobs * 1.1:
+    if len(ended) <= keep * 1.1:
         return
     ended.sort(key=lambda record: record.ended_at or 0.0)
-    for record in ended[:-keep_jobs]:
+    for record in ended[:-keep]:
         ledger.forgotten[record.state] = ledger.forgotten.get(record.state, 0) + 1
         del ledger.jobs[record.job_id]
 

@@ -297,6 +297,13 @@ def test_an_unfinished_job_keeps_its_newest_runs(monkeypatch: pytest.MonkeyPatch
     assert world.monitor.state.ledger.jobs[JobId(JOB)].runs_before.switches == 1
 
 
+def test_plans_are_dropped_though_no_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.monitor.history.PLANS_WITH_FIGURES_KEPT", 10)
+    world = World(*in_queue(), *(plan(plan_id=PlanId(f"plan-{number}")) for number in range(12)))
+    kept = [record.view.plan_id for record in world.monitor.state.ledger.plans]
+    assert kept == [f"plan-{number}" for number in range(2, 12)]
+
+
 def test_the_measured_throughput_of_an_interrupted_run_ends_at_its_last_checkpoint() -> None:
     world = World(
         *training(at=10.0),

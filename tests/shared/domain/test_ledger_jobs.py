@@ -6,7 +6,7 @@ import pytest
 from schemas.base import Event
 from schemas.events import Outcome, PreemptReason
 from schemas.plans import Layer
-from shared.domain.ledger import Ledger, fold, forget, ledger_of
+from shared.domain.ledger import Ledger, fold, forget_jobs, ledger_of
 from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
 from tests.fact_builders import (
@@ -204,6 +204,6 @@ def test_the_oldest_ended_jobs_are_forgotten_and_still_counted() -> None:
         for fact in (submitted(f"job-{number}", at=number), cancelled(f"job-{number}", at=number))
     ]
     ledger = ledger_of([*facts, submitted("open", at=0)])
-    forget(ledger, keep_jobs=10, keep_plans=10)
+    forget_jobs(ledger, keep=10)
     assert [*ledger.jobs] == [*(f"job-{number}" for number in range(10, 20)), "open"]
     assert ledger.forgotten == {JobState.CANCELLED: 10}

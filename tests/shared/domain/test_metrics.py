@@ -14,7 +14,7 @@ from schemas.events import GpusWithheld, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.placement import Forked, Gang
 from schemas.plans import Stage
-from shared.domain.ledger import Ledger, forget, ledger_of
+from shared.domain.ledger import Ledger, forget_jobs, ledger_of
 from shared.domain.ledger.jobs import drop_runs
 from shared.domain.metrics import (
     expected_wait_s,
@@ -403,7 +403,7 @@ def test_use_is_of_the_whole_time_though_jobs_are_forgotten() -> None:
         ]
     ledger = ledger_of(facts)
     before = summary(ledger, round_s=25.0)
-    forget(ledger, keep_jobs=5, keep_plans=5)
+    forget_jobs(ledger, keep=5)
     assert len(ledger.jobs) == 5
     after = summary(ledger, round_s=25.0)
     names = ("gru", "cru", "cru_slots")
@@ -565,7 +565,7 @@ def test_jobs_are_counted_in_all_and_by_state() -> None:
 
 def test_jobs_that_were_forgotten_are_counted_still() -> None:
     ledger = ledger_of([*two_jobs(), submitted("c")])
-    forget(ledger, keep_jobs=1, keep_plans=1)
+    forget_jobs(ledger, keep=1)
     assert list(ledger.jobs) == ["b", "c"]
     assert job_counts(ledger) == {"submitted": 3, "profiling": 1, "completed": 2}
 
