@@ -50,6 +50,7 @@ from services.estimator.tasks import (
 from shared.domain import gangs
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, WorkFailed
+from shared.domain.states import JobState
 
 BATCH = 100
 """number of observations from which on they are written at once"""
