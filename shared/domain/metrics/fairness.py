@@ -11,6 +11,10 @@ from shared.domain.metrics.steps import Steps
 from shared.domain.sums import plain_sum
 
 
+SHORTEST_S = 1e-9
+"""a job that would take less alone has no figure here: logs of earlier versions have jobs of no length"""
+
+
 def ftf_rhos(ledger: Ledger, records: Iterable[JobRecord]) -> list[float]:
     """ρ of ended jobs, those without an estimate left out."""
     return list(ftf_rho_by_job(ledger, records).values())
@@ -76,14 +80,15 @@ def isolated_s(
     N_j GPUs of type j (`gpus`), v_j the job's samples/s on one of them (`single_gpu`), N = `sharers`,
     R_max its `largest` demand. So the job has a mix of types in proportion to their numbers, and its speed
     is linear in its GPUs: the isolated run has no communication, and a share below R_min means taking turns.
-    None: no estimate, or no GPUs.
+    None: no estimate, no GPUs, or less than `SHORTEST_S`.
     """
     usable = plain_sum(gpus.get(kind, 0) for kind in single_gpu)
     if not usable or sharers <= 0:
         return None
     speed = plain_sum(gpus.get(kind, 0) * rate for kind, rate in single_gpu.items()) / usable
     rate = min(usable / sharers, largest) * speed
-    return samples / rate if rate > 0 else None
+    alone_s = samples / rate if rate > 0 else 0.0
+    return alone_s if alone_s >= SHORTEST_S else None
 
 
 def single_gpu_mean(record: JobRecord) -> float:

@@ -485,6 +485,16 @@ def test_gpus_of_a_lost_node_are_not_available() -> None:
     assert figures(*facts)["gru"] == pytest.approx(200 / (200 + 100))
 
 
+@pytest.mark.parametrize("samples", [1e-320, 1e-160])
+def test_a_job_of_no_length_has_no_fairness_and_spoils_no_figure(samples: float) -> None:
+    short = submitted("short", samples=samples)
+    life = [*in_queue("short")[1:], started("short", at=20), completed("short", at=70, samples_done=samples)]
+    others = [*in_queue("a"), started("a", at=30), completed("a", at=90)]
+    found = figures(joined(gpus=4), short, *life, *others)
+    assert found["ftf_rho_mean"] == found["ftf_rho_max"], "it is that of the other job"
+    assert found["jain_equal"] == 1.0
+
+
 @pytest.mark.parametrize("seconds", [50, 0.5])
 def test_cluster_throughput_is_in_units_of_single_gpus(seconds: float) -> None:
     """1005 samples at 10/s a GPU."""
