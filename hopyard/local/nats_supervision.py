@@ -36,6 +36,8 @@ GONE = "the disk of {} takes nothing ({}): {} until it does"
 BACK = "that disk is back: nats-server starts again, since it stores nothing after a failed write"
 AWAY = "{} does not come back ({}): {}; trying again"
 SLOW = "{} runs, and accepts no clients while it recovers its store: {}"
+LINE_BEGINS = re.compile(r"^\[\d+\] \S+ \S+ \[[A-Z]{3}\] ")
+"""process, date, time and level, before the words of a line of its log"""
 THERE = "nats-server has started again"
 ROOM = "there is room again: nats-server starts again, since it stores nothing after a failed write"
 
@@ -46,8 +48,9 @@ async def start_nats(nats: NatsServers, say: Say) -> None:
     if why and all(isinstance(error, Recovering) for error in why.values()):
         say(SLOW.format(_named(why, nats), "the stack waits for it"))
         why = await _begun(nats, RECOVERY_LIMIT_S)
-    for error in why.values():
-        raise error if isinstance(error, Invalid) else NotReady(str(error))
+    for number, error in why.items():
+        name = _named([number], nats)
+        raise error if isinstance(error, Invalid) else NotReady(f"{name} does not start: {_reason(error)}")
 
 
 async def _begun(nats: NatsServers, limit_s: float) -> dict[int, Exception]:
@@ -108,13 +111,18 @@ class Outage:
     def _say_once(self, why: Mapping[int, Exception]) -> None:
         name, effect = _named(why, self._nats), _effect(len(why), self._nats)
         error = next(iter(why.values()))
-        reason = str(error).splitlines()[-1]
+        reason = _reason(error)
         slow = isinstance(error, Recovering)
         line = SLOW.format(name, f"{effect} until then") if slow else AWAY.format(name, reason, effect)
         kind = f"{sorted(why)} {SLOW if slow else re.sub('[0-9]+', '', reason)}"
         if kind not in self.said and len(self.said) < REASONS_MAX:
             self.said.add(kind)
             self._say(line)
+
+
+def _reason(error: Exception) -> str:
+    """The last line of the server's log, without its process and time."""
+    return LINE_BEGINS.sub("", str(error).splitlines()[-1])
 
 
 def _named(numbers: Collection[int], nats: NatsServers) -> str:

@@ -45,7 +45,7 @@ from schemas.settings import Settings
 from services.table import OF_CLUSTER, OF_NODE
 from shared.domain.cluster import nodes_of
 from shared.runtime import owner_only
-from shared.runtime.addresses import loopback
+from shared.runtime.addresses import authority, loopback
 from shared.runtime.process.nats_server import NatsServer, Peers
 from shared.runtime.process.nats_servers import NatsServers, nats_servers, servers_begun
 from shared.runtime.process.ports import HeldPorts
@@ -128,7 +128,8 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     ensure_accounts(spec.data, [node.node_id for node in _nodes(spec)])
     known = stamp_of(spec.data)
     tls = bool(settings.web_certificate)
-    _check_free(spec.api_port)
+    check_free(f"port {spec.api_port}", HOST, spec.api_port)
+    check_free(f"--listen {authority(spec.nats.host, spec.nats.port)}", spec.nats.host, spec.nats.port)
     names = _names(spec)
     held = HeldPorts(HOST, len(names))  # held to the end, so that a restarted process gets its port again
     ports = dict(zip(names, held.ports, strict=True)) | (
@@ -288,14 +289,17 @@ def _names(spec: StackSpec) -> list[str]:
     return [*services, *(f"{entry.name}-{node.node_id}" for entry in OF_NODE for node in nodes)]
 
 
-def _check_free(port: int) -> None:
-    """Raises NotReady when the port is taken."""
+def check_free(name: str, host: str, port: int) -> None:
+    """Raises NotReady when the port is taken, or the address is none of this machine."""
     try:
-        with socket.socket() as probe:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)  # as NATS chooses
+        with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((HOST, port))
-    except OSError as error:
-        raise NotReady(f"port {port}: {error.strerror}; choose another") from None
+            probe.bind(address)
+    except (OSError, UnicodeError) as error:  # the latter for what no host can be called
+        reason = error.strerror if isinstance(error, OSError) else "no name of a host"
+        raise NotReady(f"{name}: {reason}; choose another") from None
 
 
 def free_ports(count: int) -> list[int]:

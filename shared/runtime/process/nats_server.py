@@ -8,6 +8,7 @@ the main thread. Elsewhere only `stop` and `kill` end it.
 import asyncio
 import ctypes
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ KILL_LIMIT_S = 5.0
 """seconds until a killed server is gone; one that waits for a disk stays until the disk answers"""
 GREETING = b"INFO "
 GREETING_LIMIT_S = 1.0
+ALONE = "hopyard"
+"""what the name of a server without peers begins with"""
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
@@ -73,6 +76,12 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+class Greeting(msgspec.Struct, frozen=True):
+    """Of what a server says first, who it is."""
+
+    server_name: str
+
+
 class NatsServer:
     """One server with JetStream, its store below `folder`. It keeps its port through restarts."""
 
@@ -103,6 +112,9 @@ class NatsServer:
         self._tls = tls
         self._sync_interval = sync_interval
         self._peers = peers
+        self._name = (
+            f"{peers.cluster}-{peers.number + 1}" if peers else f"{ALONE}-{secrets.token_hex(8)}"
+        )  # a cluster's store knows its servers by name, that of one server does not
         self._log = NatsLog(folder / "nats-server.log")
         self._credentials = (
             {"token": token} if token else {"user": user, "password": password} if user else {}
@@ -216,23 +228,28 @@ class NatsServer:
         self._took_clients = True
 
     async def _takes_clients(self) -> bool:
-        """Whether it greets: it does so only once JetStream has recovered its store."""
+        """Whether it greets: it does so only once JetStream has recovered its store.
+
+        Another program may listen there, even another server of NATS, and this one end for that in a moment.
+        """
         try:
             async with asyncio.timeout(GREETING_LIMIT_S):
                 reader, writer = await asyncio.open_connection(self.host, self.port)
                 with closing(writer):
-                    return await reader.readexactly(len(GREETING)) == GREETING
-        except (OSError, asyncio.IncompleteReadError):  # TimeoutError is one of the first
+                    said = await reader.readline()
+            greeting = msgspec.json.decode(said.removeprefix(GREETING), type=Greeting)
+        except (OSError, ValueError):  # TimeoutError is one of the first
             return False
+        return greeting.server_name == self._name
 
     def _write_config(self) -> Path:
         config: dict[str, object] = {
+            "server_name": self._name,
             "listen": authority(self.host, self.port),
             **self._log.settings(),
             "jetstream": {"store_dir": str(self.folder), "sync_interval": self._sync_interval},
         }
         if self._peers is not None:
-            config["server_name"] = f"{self._peers.cluster}-{self._peers.number + 1}"
             config["cluster"] = self._peers.plain()
         users = self._accounts()
         if users:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hopyard.failures import Died, Invalid
+from hopyard.failures import Died, Invalid, NotReady
 from hopyard.local import nats_supervision
 from hopyard.local.nats_supervision import (
     AWAY,
@@ -131,11 +132,11 @@ def test_each_reason_for_an_outage_of_nats_is_printed_once() -> None:
     one.say_of({})
     one.say_of({1: again})
     assert said == [
-        AWAY.format("nats-server", "[17] 2026/01/01 00:00:17 [FTL] no store", NOTHING_NEW),
-        AWAY.format("nats-server", "[19] 2026/01/01 00:00:19 [FTL] no port", NOTHING_NEW),
+        AWAY.format("nats-server", "no store", NOTHING_NEW),
+        AWAY.format("nats-server", "no port", NOTHING_NEW),
         SLOW.format("nats-server", f"{NOTHING_NEW} until then"),
         THERE,
-        AWAY.format("nats-server", "[18] 2026/01/01 00:00:18 [FTL] no store", NOTHING_NEW),
+        AWAY.format("nats-server", "no store", NOTHING_NEW),
     ]
 
 
@@ -165,6 +166,13 @@ async def test_without_restarts_a_server_that_ends_ends_the_stack(tmp_path: Path
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(Died, match="nats-server ended"):
             await keeping
+
+
+async def test_a_server_that_does_not_start_is_reported_by_its_last_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = NatsServer(tmp_path / "nats", port=taken.getsockname()[1])
+        with pytest.raises(NotReady, match=r"^nats-server does not start: Error listening on port: [^\n]+$"):
+            await start_nats(NatsServers([server]), print)
 
 
 SLOWLY = '#!/bin/sh\nsleep {}\nexec {} "$@"\n'

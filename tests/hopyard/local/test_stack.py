@@ -3,6 +3,7 @@ import contextlib
 import errno
 import os
 import shutil
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
-from hopyard.failures import Died, Invalid, Unreachable
+from hopyard.failures import Died, Invalid, NotReady, Unreachable
 from hopyard.local import stack as stack_module
 from hopyard.local.accounts import admitted, stamp_of
 from hopyard.local.child import Program
@@ -21,6 +22,7 @@ from hopyard.local.stack import (
     IMPORTS,
     Stack,
     check_exposure,
+    check_free,
     check_servers,
     free_ports,
     in_clear,
@@ -65,6 +67,29 @@ def test_services_are_configured_as_the_scenario_says(tmp_path: Path) -> None:
     assert variables["HOPYARD_ROUND_S"] == "120.0"
     assert variables["HOPYARD_CLOCK_ORIGIN"] == "1000.5"
     assert variables["HOPYARD_NATS_URL"] == "nats://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_an_address_where_somebody_listens_is_refused(host: str) -> None:
+    """Another's NATS there was taken for the stack's own, which wrote its streams into it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(NotReady) as refused:
+        check_free("--listen here", host, taken.getsockname()[1])
+    assert str(refused.value) == "--listen here: Address already in use; choose another"
+
+
+@pytest.mark.parametrize("host", ["256.1.1.1", "192.0.2.1", "a..b"])
+def test_an_address_of_no_interface_is_refused(host: str) -> None:
+    with pytest.raises(NotReady, match=r"^--listen there: [A-Za-z ]+; choose another$"):
+        check_free("--listen there", host, 4222)
+
+
+async def test_a_stack_checks_the_address_of_its_nats_before_it_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        own = replace(spec(tmp_path), nats=Listen(port=port))
+        with pytest.raises(NotReady, match=rf"^--listen 127.0.0.1:{port}: Address already in use"):
+            async with running_stack(own, print):
+                pass
 
 
 async def test_services_are_forked_even_without_the_caller_s_thread_limits(

@@ -13,6 +13,7 @@ import pytest
 from schemas.settings import Settings
 from shared.runtime.bus.jetstream.bus import JetStreamBus
 from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.process import nats_server
 from shared.runtime.process.nats_server import NatsServer
 
 PARENT = """
@@ -82,6 +83,24 @@ async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="address already in use"):
             await server.start()
     assert not server.running()
+
+
+async def test_another_server_on_its_port_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The streams of a stack were written there, until its own server had found the port taken."""
+    other = NatsServer(tmp_path / "other")
+    await other.start()
+    (slow := tmp_path / "nats-server").write_text(
+        f'#!/bin/sh\nsleep 1\nexec {nats_server._executable()} "$@"'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setattr(nats_server, "_executable", lambda: str(slow))
+    try:
+        with pytest.raises(RuntimeError, match="address already in use"):
+            await NatsServer(tmp_path / "own", port=other.port).start()
+    finally:
+        await other.stop()
 
 
 async def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
