@@ -27,6 +27,8 @@ User = Annotated[
 ]
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Positive = Annotated[float, Meta(gt=0, le=1e18)]
+SAMPLES_MAX = 1e18
+Samples = Annotated[float, Meta(ge=1, le=SAMPLES_MAX)]
 Folder = Annotated[
     str,
     Meta(
@@ -130,7 +132,7 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     workload: Workload
     gpus: Count | Annotated[list[Count], Meta(min_length=1, max_length=64)] | GpuRange
     gpu_types: Annotated[list[GpuType], Meta(min_length=1, max_length=64)] | None = None
-    samples: Positive | None = None
+    samples: Samples | None = None
     epochs: Positive | None = None
     learning_rate: LearningRate | None = None
     learning_rates: dict[int, Positive] | None = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from schemas.jobs import CHOICES_MAX, GpuRange, JobFile, JobSpec, LearningRate, Workload
+from schemas.jobs import CHOICES_MAX, SAMPLES_MAX, GpuRange, JobFile, JobSpec, LearningRate, Workload
 from schemas.placement import LOCKSTEP
 from shared.domain import gangs
 from shared.domain.invalid_job import InvalidJob
@@ -91,11 +91,17 @@ def _total_samples(job: JobFile) -> float:
         case None, float() | int() as epochs:
             if job.workload.dataset_samples is None:
                 raise InvalidJob("$.workload.dataset_samples", "a length in epochs needs it")
-            return float(epochs * job.workload.dataset_samples)
+            return _in_bounds(float(epochs * job.workload.dataset_samples))
         case None, None:
             raise InvalidJob("$.samples", "say how long to train: samples or epochs")
         case _:
             raise InvalidJob("$.epochs", "give samples or epochs, not both")
+
+
+def _in_bounds(samples: float) -> float:
+    if not 1 <= samples <= SAMPLES_MAX:
+        raise InvalidJob("$.epochs", f"{samples:g} samples in all: from 1 to {SAMPLES_MAX:g}")
+    return samples
 
 
 def _learning_rates(job: JobFile, demand: tuple[int, ...]) -> dict[int, float]:

@@ -81,6 +81,16 @@ def test_a_job_has_one_length(lengths: dict[str, float | None], field: str) -> N
         job_spec(job_file(**lengths))
 
 
+@pytest.mark.parametrize("samples", [1e-320, 1e-300, 0.5, 1e19])
+def test_a_length_is_one_sample_at_least(samples: float) -> None:
+    """The figures of a stack divide by lengths: after a job of 1e-320 samples, `status` failed for good."""
+    written = msgspec.json.encode(job_file(samples=samples))
+    with pytest.raises(msgspec.ValidationError, match=r"\$\.samples"):
+        msgspec.json.decode(written, type=JobFile)
+    with pytest.raises(InvalidJob, match=r"\$\.epochs: .* samples in all: from 1 to 1e\+18"):
+        job_spec(job_file(samples=None, epochs=samples / 50_000))
+
+
 @pytest.mark.parametrize(("rule", "rate"), [("linear", 0.4), ("sqrt", 0.2), ("constant", 0.1)])
 def test_the_learning_rate_follows_the_global_batch(rule: Any, rate: float) -> None:  # noqa: ANN401
     spec = job_spec(job_file(gpus=4, learning_rate=LearningRate(value=0.1, gpus=1, rule=rule)))
