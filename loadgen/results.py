@@ -1,5 +1,6 @@
 """The result of a run, live or simulated, from its event log."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -8,7 +9,7 @@ from loadgen.provenance import made_by
 from loadgen.standstill import end_before_standstill
 from schemas.base import Event
 from schemas.events import JobEvent, PolicyChosen
-from schemas.results import CutJob, JobResult, RefusedJob, RunResult
+from schemas.results import CutJob, JobResult, PlanNote, RefusedJob, RunResult
 from schemas.scenarios import Arrival, PolicyChange
 from schemas.settings import Settings
 from shared.domain.audit import LogHash
@@ -22,6 +23,8 @@ from shared.domain.sums import plain_sum
 
 LOCATION_PREFIXES = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
 """prefixes of settings that say only where a run happened; results leave them out"""
+NOTES_AT_MOST = 100
+"""different notes that a result keeps"""
 
 
 def run_result(
@@ -111,7 +114,13 @@ class Tally:
             job_results=job_results(ledger),
             refused=tuple(refused),
             cut=tuple(cut),
+            notes=_notes(ledger),
         )
+
+
+def _notes(ledger: Ledger) -> tuple[PlanNote, ...]:
+    counts = Counter(note for plan in ledger.plans for note in plan.view.notes)
+    return tuple(PlanNote(text=text, plans=count) for text, count in counts.most_common(NOTES_AT_MOST))
 
 
 def cut_jobs(arrivals: Sequence[Arrival]) -> tuple[CutJob, ...]:

@@ -73,6 +73,14 @@ class CutJob(Message, frozen=True, kw_only=True):
     that model"""
 
 
+class PlanNote(Message, frozen=True, kw_only=True):
+    """A note in plans of a run, such as that the policy failed and another one made them."""
+
+    text: str
+    plans: int
+    """number of plans with it"""
+
+
 class RunResult(Message, frozen=True, kw_only=True):
     scenario: str
     policy: str
@@ -98,6 +106,8 @@ class RunResult(Message, frozen=True, kw_only=True):
     """jobs of a simulation that are in nothing above, since they were refused"""
     cut: tuple[CutJob, ...] = ()
     """jobs of a trace with fewer GPUs than it says"""
+    notes: tuple[PlanNote, ...] = ()
+    """what went wrong as plans were made, the most frequent first"""
 
     @property
     def waiting(self) -> tuple[str, ...]:

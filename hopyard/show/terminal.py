@@ -15,7 +15,7 @@ from rich.segment import Segment
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
 from hopyard.show.times import Times, dated
-from hopyard.show.units import legible, plural
+from hopyard.show.units import in_a_line, legible, plural
 from schemas.base import Message
 from schemas.results import CutJob, RunResult
 from shared.domain.controls import escaped
@@ -86,6 +86,14 @@ def show(
 def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
     show(result, result_table(result), as_json=as_json, out=out)
     say_who_is_cut(result.cut)
+    _say_notes(result)
+
+
+def _say_notes(result: RunResult) -> None:
+    for note in result.notes[:NAMED]:
+        say(f"{note.plans} of {result.plans.plans} plans: {in_a_line(note.text)}")
+    if others := result.notes[NAMED:]:
+        say(f"{sum(note.plans for note in others)} plans: {len(others)} other notes, in the JSON result")
 
 
 def say_who_is_cut(jobs: Sequence[CutJob]) -> None:

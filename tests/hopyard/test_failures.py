@@ -9,6 +9,7 @@ from hopyard.failures import Failure
 from hopyard.show.terminal import write_lines
 from tests.hopyard.cli_builders import JOB_YAML
 from tests.hopyard.cli_line import Hopyard, Ran, command_line
+from tests.services.planner.planner_policies import Raises
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -65,6 +66,16 @@ def test_a_simulation_without_end_is_code_1(hopyard: Hopyard, tmp_path: Path) ->
     ran = hopyard("simulate", "--scenario", str(scenario), "--policy", "fifo")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.endswith("hopyard: not over 365 days after the last job came\n")
+
+
+def test_a_simulation_says_which_plans_another_policy_made(hopyard: Hopyard) -> None:
+    """The figures of a policy that fails at each plan were printed as its own."""
+    ran = hopyard("simulate", "--scenario", "tiny", "--policy", f"{Raises.__module__}:Raises", "--json")
+    result = json.loads(ran.out)
+    assert sum(note["plans"] for note in result["notes"]) == result["plans"]["plans"]
+    first = result["notes"][0]
+    assert "failed: RuntimeError: out of ideas for" in first["text"]
+    assert f"{first['plans']} of {result['plans']['plans']} plans: {first['text']}\n" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def _by_plans(runs: Sequence[Finished]) -> Iterator[str]:
     plans = sum(len(one.outcome.plans) for one in runs)
     counts: Counter[str] = Counter()
     for one in runs:
-        counts.update({note.text: note.plans for note in one.outcome.notes})
+        counts.update({note.text: note.plans for note in one.outcome.result.notes})
     for text, count in counts.most_common(NOTES_SHOWN):
         yield f"{count} of {plans} plans: {text}"
     if len(counts) > NOTES_SHOWN:

@@ -1,13 +1,12 @@
 """From a simulation's event log to what reports need of it: rows and curves instead of facts. Pure."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from hopyard.lab.runs.gpu_time import gpu_time
-from hopyard.lab.runs.trials import Hold, LoadingRow, NoteRow, PlanRow, PointRow, Simulated
+from hopyard.lab.runs.trials import Hold, LoadingRow, PlanRow, PointRow, Simulated
 from loadgen.standstill import end_before_standstill
 from schemas.base import Event
-from schemas.events import JobEvent, JobProfiled, PlanPublished, ProfileMeasured, WorkerStarted, WorkerStopped
+from schemas.events import JobEvent, JobProfiled, ProfileMeasured, WorkerStarted, WorkerStopped
 from schemas.ids import JobId, NodeId, PlacementId
 from schemas.results import RunResult
 from shared.domain.accuracy import executions_of
@@ -18,8 +17,6 @@ from shared.domain.metrics.curves import busy_gpus_curve, throughput_curve
 
 CURVE_STEP_S = 10.0
 """seconds between samples of a curve, as in the paper's figure 11"""
-NOTES_AT_MOST = 100
-"""different notes that an outcome keeps"""
 
 
 def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[Violation]) -> Simulated:
@@ -35,15 +32,8 @@ def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[V
         holds=tuple(_holds(ledger, events)),
         curve=tuple(_curve(ledger)),
         loading=tuple(_loading(ledger, events)),
-        notes=tuple(_notes([event for event in events if event.at <= ledger.at])),
         gpu_time=gpu_time(ledger, events),
     )
-
-
-def _notes(events: Sequence[Event]) -> Iterator[NoteRow]:
-    plans = (event for event in events if isinstance(event, PlanPublished))
-    counts = Counter(note for plan in plans for note in plan.notes)
-    return (NoteRow(text=text, plans=count) for text, count in counts.most_common(NOTES_AT_MOST))
 
 
 def _plan(record: PlanRecord) -> PlanRow:

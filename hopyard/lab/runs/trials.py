@@ -85,13 +85,6 @@ class PlanRow(Message, frozen=True, kw_only=True):
     horizon_s: float | None = None
 
 
-class NoteRow(Message, frozen=True, kw_only=True):
-    """A note in plans of a run, such as that another policy made them."""
-
-    text: str
-    plans: int
-
-
 class Hold(Message, frozen=True, kw_only=True, array_like=True):
     """A GPU in the hands of a job."""
 
@@ -142,8 +135,6 @@ class Simulated(Message, frozen=True, kw_only=True, tag="simulated"):
     holds: tuple[Hold, ...]
     curve: tuple[PointRow, ...]
     loading: tuple[LoadingRow, ...]
-    notes: tuple[NoteRow, ...] = ()
-    """the most frequent first"""
     gpu_time: GpuTime | None = None
     """None: there were no jobs"""
 

@@ -5,18 +5,20 @@ import pytest
 
 from hopyard.lab.experiments.remarks import NOTES_SHOWN, remarks_of, workload_of
 from hopyard.lab.runs.cases import Case, Finished
-from hopyard.lab.runs.trials import NoteRow, Simulation
+from hopyard.lab.runs.trials import Simulation
 from loadgen.scenarios import load_scenario
-from schemas.results import RefusedJob
+from schemas.results import PlanNote, RefusedJob
 from schemas.scenarios import ListedWorkload, ScenarioFile
 from tests.hopyard.lab.experiment_builders import job, outcome, plan, small
 from tests.simulation.storms import SMALL, arriving
 
 
 def ran(scenario: ScenarioFile, policy: str, *notes: tuple[str, int]) -> Finished:
-    rows = tuple(NoteRow(text=text, plans=plans) for text, plans in notes)
+    rows = tuple(PlanNote(text=text, plans=plans) for text, plans in notes)
     trial = Simulation(scenario=scenario, policy=policy, seed=1)
-    made = msgspec.structs.replace(outcome(policy), notes=rows, plans=(plan(),) * 10)
+    made = outcome(policy)
+    result = msgspec.structs.replace(made.result, notes=rows)
+    made = msgspec.structs.replace(made, result=result, plans=(plan(),) * 10)
     return Finished(Case(group="g", arm=policy, trial=trial), made)
 
 
