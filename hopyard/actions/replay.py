@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.api.connect import connect, patiently
+from hopyard.api.connect import LONG_LIMIT_S, connect, patiently
+from hopyard.failures import Invalid, Unreachable
 from hopyard.local.processes import Say
 from hopyard.show.units import duration
 from loadgen.replay import replay
@@ -27,6 +28,10 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Sequence[Arrival]
     wait: bool
     """wait until every job has ended"""
+    key: str = ""
+    """with a job's number, its idempotency key; empty: one of this replay's own"""
+    first: int = 1
+    """number of the job to begin with, which is submitted at once"""
 
 
 class Replayed(Message, frozen=True, kw_only=True):
@@ -38,13 +43,15 @@ class Replayed(Message, frozen=True, kw_only=True):
 
 
 async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
-    """Raises Unreachable when the API, or the monitor, stays away for too long."""
+    """Raises Unreachable when the API, or the monitor, stays away for too long, and Invalid."""
+    if not 1 <= spec.first <= max(len(spec.arrivals), 1):
+        raise Invalid(f"--from {spec.first}: there are {len(spec.arrivals)} jobs")
     began = time.monotonic()
     async with connect(spec.api_url) as client:
         status = await patiently(client.status)
-        say(f"replaying on {client.cluster or 'the cluster'} at {client.url}")
-        submission = _Submission(client, len(spec.arrivals), say)
-        await replay(spec.arrivals, submission.submit, ScaledClock(speed=status.speed))
+        submission = _Submission(client, spec, say)
+        say(f"replaying on {client.cluster or 'the cluster'} at {client.url}, --key {submission.key}")
+        await replay(_from(spec), submission.submit, ScaledClock(speed=status.speed))
         states = [await _end_of(client, job_id) for job_id in submission.jobs] if spec.wait else []
     return Replayed(
         submitted=len(submission.jobs),
@@ -54,21 +61,35 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
     )
 
 
+def _from(spec: ReplaySpec) -> list[Arrival]:
+    """The arrivals from the first one to submit, whose time is 0 if others came before it."""
+    left = sorted(spec.arrivals, key=lambda one: one.at_s)[spec.first - 1 :]
+    began = left[0].at_s if spec.first > 1 else 0.0
+    return [msgspec.structs.replace(one, at_s=one.at_s - began) for one in left]
+
+
 class _Submission:
     """The outcomes of the arrivals so far. A refused job is counted, and the next one submitted."""
 
-    def __init__(self, client: Client, total: int, say: Say) -> None:
+    def __init__(self, client: Client, spec: ReplaySpec, say: Say) -> None:
         self.jobs: list[JobId] = []
         self.refused = 0
         self._client = client
-        self._total = total
+        self._first, self._total = spec.first, len(spec.arrivals)
         self._say = say
-        self._run = uuid.uuid4().hex
+        self.key = spec.key or uuid.uuid4().hex
 
     async def submit(self, arrival: Arrival) -> None:
-        number = len(self.jobs) + self.refused + 1
+        number = self._first + len(self.jobs) + self.refused
         try:
-            submitted = await patiently(lambda: self._client.submit(arrival.job, f"{self._run}-{number}"))
+            submitted = await patiently(
+                lambda: self._client.submit(arrival.job, f"{self.key}-{number}"), LONG_LIMIT_S
+            )
+        except Unreachable as gone:
+            raise Unreachable(
+                f"{gone}; job {number} of {self._total} may be stored all the same: "
+                f"the same command goes on with --key {self.key} --from {number}"
+            ) from None
         except ApiRefusal as refusal:
             self.refused += 1
             outcome = f"refused: {refusal}"
@@ -82,7 +103,7 @@ async def _end_of(client: Client, job_id: JobId) -> str:
     """The state in which the job ended, once it has."""
     while True:
         try:
-            state = (await patiently(lambda: client.job(job_id))).state
+            state = (await patiently(lambda: client.job(job_id), LONG_LIMIT_S)).state
         except ApiRefusal as refusal:  # so many jobs ended since then that this one is no longer kept
             if refusal.problem.state is None:
                 raise

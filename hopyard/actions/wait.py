@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from hopyard.actions.submit import Named, SubmitOutcome, failure_of, refusals, say_refusals, submit_all
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.api.connect import api_url, connect, on, patiently
+from hopyard.api.connect import LONG_LIMIT_S, api_url, connect, on, patiently
 from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
 from hopyard.show.columns import Column, Listing
 from hopyard.show.jobs import ended_text, job_table
@@ -22,8 +22,6 @@ from schemas.views import JobView
 from shared.domain.states import ENDED, MOVES, JobState
 
 LOOK_EVERY_REAL_S = 1.0
-SILENT_LIMIT_REAL_S = 600.0
-"""seconds after which an API that is away is given up; jobs run on"""
 OUTPUT_LIMIT_REAL_S = 30.0
 """seconds for the rest of a job's output once it has ended, since a half-open connection stays silent"""
 LINES_AT_FIRST = 10_000
@@ -135,7 +133,7 @@ async def _end_of(client: Client, job_id: JobId, *, quiet: bool) -> JobView:
     unmeasured = ""
     try:
         while True:
-            view = await patiently(lambda: client.job(job_id), SILENT_LIMIT_REAL_S)
+            view = await patiently(lambda: client.job(job_id), LONG_LIMIT_S)
             if view.state in ENDED:
                 return view
             if view.unmeasured not in ("", unmeasured) and not quiet:
@@ -144,7 +142,7 @@ async def _end_of(client: Client, job_id: JobId, *, quiet: bool) -> JobView:
             await asyncio.sleep(LOOK_EVERY_REAL_S)
     except ApiRefusal as error:
         refusal = error
-    return await patiently(lambda: _forgotten(client, job_id, refusal), SILENT_LIMIT_REAL_S)
+    return await patiently(lambda: _forgotten(client, job_id, refusal), LONG_LIMIT_S)
 
 
 async def _forgotten(client: Client, job_id: JobId, refusal: ApiRefusal) -> JobView:

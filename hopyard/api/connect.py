@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 SILENT_LIMIT_S = 30.0
 """seconds for which `patiently` repeats a request while the API is away or busy"""
+LONG_LIMIT_S = 600.0
+"""the same for commands that run as long as jobs do, which go on meanwhile"""
 READY_LIMIT_S = 1.0
 """seconds after which another instance is asked"""
 BACKOFF_S = 0.2

@@ -19,6 +19,19 @@ def replay(
     columns: Columns = None,
     seed: Seed = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every job has ended.")] = False,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            help="Idempotency key: no job is submitted twice under the same key.",
+            metavar="TEXT",
+            show_default=False,
+        ),
+    ] = "",
+    first: Annotated[
+        int,
+        typer.Option("--from", min=1, help="Begin at the job of this number, to go on with a replay."),
+    ] = 1,
     api: Api = None,
     as_json: AsJson = False,
     out: Out = None,
@@ -27,6 +40,8 @@ def replay(
 
     Cluster and settings of the scenario are ignored. Each job is a line on
     stderr. Exit code 1 if a job was refused or, with --wait, did not complete.
+    If the API is away for ten minutes, the command ends, and its error says how
+    to go on.
 
     $ hopyard up --scenario tiny --speed 60
     $ hopyard replay --scenario tiny --wait
@@ -45,6 +60,8 @@ def replay(
         api_url=api_url(api),
         arrivals=found,
         wait=wait,
+        key=key,
+        first=first,
     )
     done = run_until_stopped(run_replay(spec, say))
     if done is None:
@@ -53,7 +70,7 @@ def replay(
     counts = {"submitted": str(done.submitted), "refused": str(done.refused)}
     show(done, facts_table(counts | ended | {"took": duration(done.wall_s)}), as_json=as_json, out=out)
     if done.refused:
-        raise Failure(f"{done.refused} of {len(spec.arrivals)} jobs were refused")
+        raise Failure(f"{done.refused} of {done.submitted + done.refused} jobs were refused")
     if wait and done.ended.get("completed", 0) != done.submitted:
         raise Failure("not every job completed")
 

@@ -1,8 +1,10 @@
 import pytest
 from msgspec.structs import replace
 
+from hopyard.actions import replay as replaying
 from hopyard.actions.replay import Replayed, ReplaySpec, run_replay
 from hopyard.api.client import ApiRefusal
+from hopyard.failures import Invalid, Unreachable
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.ids import JobId
 from schemas.views import Submitted
@@ -15,11 +17,11 @@ ARRIVALS = arrivals(load_scenario("tiny"))[:3]
 
 
 async def replayed(
-    api: CannedApi, *, wait: bool = False, speed: float = 100_000.0
+    api: CannedApi, *, wait: bool = False, speed: float = 100_000.0, key: str = "", first: int = 1
 ) -> tuple[Replayed, list[str]]:
     """The result of a replay, and the lines it printed."""
     lines: list[str] = []
-    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait)
+    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait, key=key, first=first)
     api.says("GET /v1/status", status_view(speed=speed))
     return await run_replay(spec, lines.append), lines
 
@@ -37,7 +39,8 @@ async def test_every_job_has_a_line_with_its_time_its_number_and_its_id() -> Non
     with canned_api() as api:
         api.says("POST /v1/jobs", submitted("job-1"), submitted("job-2"), submitted("job-3"))
         _, (where, *lines) = await replayed(api)
-    assert where == f"replaying on the cluster at {api.url}"
+        key = keys_of(api)[0].removesuffix("-1")
+    assert where == f"replaying on the cluster at {api.url}, --key {key}"
     assert [line.split()[-3:] for line in lines] == [
         [f"{number}/3", arrival.job.name, f"job-{number}"] for number, arrival in enumerate(ARRIVALS, 1)
     ]
@@ -59,6 +62,28 @@ async def test_an_api_that_comes_back_gets_the_same_key_again() -> None:
     keys = keys_of(api)
     assert done.submitted == 3
     assert keys[0] == keys[1] != keys[2]
+
+
+async def test_an_api_that_stays_away_ends_a_replay_with_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was given up after half a minute, and nothing said which jobs there were."""
+    monkeypatch.setattr(replaying, "LONG_LIMIT_S", 0.0)
+    with canned_api() as api:
+        api.refuses("POST /v1/jobs", 503, "starting")
+        api.answers["POST /v1/jobs"].insert(0, (201, b'{"job_id":"job-1","created":true}'))
+        with pytest.raises(Unreachable, match=r"job 2 of 3 may be stored .* --key nightly --from 2$"):
+            await replayed(api, key="nightly")
+        api.says("POST /v1/jobs", submitted())
+        done, lines = await replayed(api, key="nightly", first=2)
+    assert done.submitted == 2
+    assert lines[1].split()[:2] == ["0s", "2/3"]
+    assert list(dict.fromkeys(keys_of(api))) == ["nightly-1", "nightly-2", "nightly-3"]
+
+
+async def test_a_replay_begins_at_a_job_that_there_is() -> None:
+    with canned_api() as api, pytest.raises(Invalid, match="--from 4: there are 3 jobs"):
+        await replayed(api, first=4)
 
 
 async def test_a_refused_job_is_printed_and_counted_and_the_others_are_submitted() -> None:

@@ -96,7 +96,7 @@ def test_a_wait_outlasts_an_api_that_is_away(hopyard: Hopyard, api: CannedApi) -
 def test_an_api_that_stays_away_ends_the_wait_with_code_3(
     hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wait, "SILENT_LIMIT_REAL_S", 0.05)
+    monkeypatch.setattr(wait, "LONG_LIMIT_S", 0.05)
     api.refuses("GET /v1/jobs/job-1", 503, "the monitor does not answer")
     ran = hopyard("submit", "job.yaml", "--wait")
     assert ran.code == 3
