@@ -13,6 +13,7 @@
 import os
 
 from shared.runtime.damage import leaf_of
+from shared.runtime.installing import not_there
 
 REFUSED = 1
 INVALID = 2
@@ -45,6 +46,8 @@ PACKAGES = {
     "yaml": "pyyaml",
 }
 """what to install for a library that is imported when it is needed, by the name of its module"""
+EXTRAS = dict.fromkeys(("markdown_it", "matplotlib"), "lab")
+"""the extra that has it, where one does"""
 
 
 class Failure(Exception):
@@ -109,6 +112,6 @@ def not_installed(error: BaseException) -> NotInstalled | None:
     while came_from is not None:
         library = (getattr(came_from, "name", None) or "").partition(".")[0]
         if isinstance(came_from, ModuleNotFoundError) and library in PACKAGES:
-            return NotInstalled(f"{library} is not installed: pip install {PACKAGES[library]}")
+            return NotInstalled(not_there(library, PACKAGES[library], EXTRAS.get(library, "")))
         came_from = came_from.__cause__
     return None

@@ -71,4 +71,5 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
 def test_a_missing_library_is_reported_in_one_line(folder: Path) -> None:
     done = ran(folder, "hopyard", "compare", "--scenario", "tiny")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "hopyard: matplotlib is not installed: pip install markdown-it-py matplotlib\n"
+    command = f"uv pip install --python {folder}/bin/python markdown-it-py matplotlib"
+    assert done.stderr == f"hopyard: matplotlib is not installed (extra lab): {command}\n"

