@@ -17,13 +17,12 @@ from typer.core import TyperGroup
 from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
 from hopyard.local.threads import ONE_THREAD
 from hopyard.show import streams
-from hopyard.show.terminal import complain
+from hopyard.show.terminal import complain, say
+from hopyard.stopping import BY_SIGNAL, STOPPED, runs_until
 from schemas.settings import Settings
 
 AS_JSON = "--json"
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
-BY_SIGNAL = 128
-"""exit code of a command that a signal stopped, less the signal's number"""
 HELP = frozenset({"--help", "-h"})
 VERSION = "--version"
 COMPLETE = "_HOPYARD_COMPLETE"
@@ -219,7 +218,7 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
     except typer.TyperException as misuse:
         complain(_misused(misuse, words), INVALID, as_json=as_json)
     except (typer.Abort, KeyboardInterrupt):  # the second while a command is imported
-        _interrupted(as_json=as_json)
+        _interrupted(words, as_json=as_json)
     except ModuleNotFoundError as error:
         lacking = not_installed(error)
         if lacking is None:
@@ -233,7 +232,7 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
         complain(error, INVALID, as_json=as_json)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # what typer makes of a Ctrl-C that no command took
-            _interrupted(as_json=as_json)
+            _interrupted(words, as_json=as_json)
         raise
 
 
@@ -259,9 +258,12 @@ def _code(code: int) -> int:
     return BY_SIGNAL + _stopped_by if code == INTERRUPTED else code
 
 
-def _interrupted(*, as_json: bool) -> NoReturn:
+def _interrupted(words: Sequence[str], *, as_json: bool) -> NoReturn:
     """End with a line, without Python's warnings of coroutines that had not begun."""
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    if runs_until(_stopped_by, words):
+        say(STOPPED)
+        sys.exit()
     complain("interrupted", _code(INTERRUPTED), as_json=as_json)
 
 

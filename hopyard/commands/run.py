@@ -21,6 +21,7 @@ from hopyard.failures import Failure, Interrupted, Invalid
 from hopyard.local.data_folder import empty_folder
 from hopyard.show.terminal import complain_of, say, show, show_result
 from hopyard.show.units import duration
+from hopyard.stopping import STOPPED
 
 if TYPE_CHECKING:
     from hopyard.actions.demo import DemoResult
@@ -226,7 +227,7 @@ def up(
         nats_servers=nats,
     )
     run_until_stopped(action.run_up(spec, say))
-    say("stopped")
+    say(STOPPED)
 
 
 def _judge(done: "DemoResult") -> None:
