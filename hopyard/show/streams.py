@@ -33,14 +33,16 @@ def make_ready(*, as_json: bool, own_process: bool) -> None:
     """Prepare the streams, so that no text that is printed ends a command by an error.
 
     A terminal of another encoding is shown escapes for characters that it lacks. JSON is UTF-8 everywhere.
-    A closed stream becomes /dev/null. `own_process`: the streams are the process's, and stdout raises
-    NotWritten.
+    A closed stream becomes /dev/null, and a closed stdout one that takes nothing. `own_process`: the streams
+    are the process's, and stdout raises NotWritten.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - as long as the process
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)  # which keeps it open when another takes its place
     if own_process and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = _telling(sys.stdout)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8" if as_json else None, errors="backslashreplace")

@@ -47,15 +47,36 @@ def test_a_pipe_closed_early_prints_no_message(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("words", ["version", "version --json"])
-def test_a_closed_output_stream_is_ignored(closed: str, words: str) -> None:
+CLOSED = b"hopyard: stdout takes nothing more: bad file descriptor\n"
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        ("<&-", 0, b""),
+        ("2>&-", 0, b""),
+        ("<&- 2>&-", 0, b""),
+        (">&-", 1, CLOSED),
+        ("<&- >&-", 1, CLOSED),
+        (">&- 2>&-", 1, b""),
+        ("<&- >&- 2>&-", 1, b""),
+    ],
+)
+@pytest.mark.parametrize("words", ["version", "scenarios"])
+def test_a_command_whose_stdout_is_closed_fails(closed: str, code: int, said: bytes, words: str) -> None:
     done = subprocess.run(
         ["sh", "-c", f'"$0" -P -m hopyard.cli {words} {closed}', sys.executable],
         capture_output=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_a_command_that_prints_nothing_needs_no_stdout(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    command = f'"$0" -P -m hopyard.cli node discover --gpus cpu:1 --out {file} >&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, check=False)
+    assert (done.returncode, file.exists()) == (0, True)
 
 
 def test_a_closed_stdin_is_empty() -> None:
