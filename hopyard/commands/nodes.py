@@ -31,6 +31,7 @@ from hopyard.show.terminal import put_line, say, show, show_ids, show_json
 from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.views import NodeDrain, NodePage, NodeView
+from shared.runtime.disk import naming
 
 NodeArgument = Annotated[
     str,
@@ -156,7 +157,8 @@ def discover(
     if machine.left_out:
         say(f"left out: {machine.left_out}; a node has GPUs of one type")
     if file:
-        file.write_text(as_text(machine.file), encoding="utf-8")
+        with naming(file):
+            file.write_text(as_text(machine.file), encoding="utf-8")
     elif as_json:
         show_json(machine.file)
     else:

@@ -28,6 +28,7 @@ from hopyard.show.units import duration
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
+from shared.runtime.disk import naming
 
 if TYPE_CHECKING:
     from loadgen.progress import Progress, Watch
@@ -142,6 +143,8 @@ def _streamed(
     encode = msgspec.json.Encoder().encode
     with contextlib.ExitStack() as entered:
         watch = entered.enter_context(_watched())
+        if events_file is not None:
+            entered.enter_context(naming(events_file))
         file = None if events_file is None else entered.enter_context(events_file.open("wb"))
 
         def hear(record: "Record") -> None:

@@ -1,7 +1,9 @@
-"""Makes sure that what was written outlives a power cut."""
+"""Makes sure that what was written outlives a power cut, and that a disk that takes nothing is named."""
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 NOT_OF_FOLDERS = (errno.EINVAL, errno.EBADF)
@@ -18,3 +20,14 @@ def sync(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """A context that writes `path`, or into that folder: the error of a write names no file, and gets it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

@@ -105,6 +105,12 @@ def test_a_folder_that_is_not_there_is_found_before_the_run(
     assert ran.err == "hopyard: nowhere/result: there is no folder nowhere\n"
 
 
+def test_a_full_disk_below_a_file_is_reported_with_the_file(hopyard: Hopyard) -> None:
+    ran = hopyard("simulate", "--scenario", "tiny", "--policy", "fifo", "--events", "/dev/full")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.endswith("hopyard: /dev/full: no space left on device\n")
+
+
 def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Path) -> None:
     """Whatever a command writes there: on a read-only disk too a comparison ended with a traceback."""
     (tmp_path / "experiments").write_text("in the way of the folder")

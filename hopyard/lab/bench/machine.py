@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from hopyard.lab.bench.figures import quantile
+from shared.runtime.disk import naming
 
 GIB = 1024**3
 SYNCS = 100
@@ -28,7 +29,7 @@ def sync_s(folder: Path) -> float:
     """Median seconds to sync a few bytes to disk, for which every stored fact waits."""
     path = folder / "sync"
     times = []
-    with path.open("wb", buffering=0) as file:
+    with naming(path), path.open("wb", buffering=0) as file:
         for _ in range(SYNCS):
             began = time.perf_counter()
             file.write(b"fact")

@@ -18,6 +18,7 @@ from markdown_it import MarkdownIt
 from hopyard.failures import Failure
 from hopyard.lab.report.verdicts import Verdict
 from schemas.base import Message
+from shared.runtime.disk import naming
 
 FIGURES = "figures.json"
 TABLE = "figures.csv"
@@ -106,6 +107,11 @@ class _There(msgspec.Struct):
 
 def write(folder: Path, report: Report, written: Written) -> list[Path]:
     """Everything, below `folder`. Returns what a reader opens first."""
+    with naming(folder):
+        return _written(folder, report, written)
+
+
+def _written(folder: Path, report: Report, written: Written) -> list[Path]:
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     pictures = [part for part in report.parts if isinstance(part, Picture)]

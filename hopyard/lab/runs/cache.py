@@ -12,6 +12,7 @@ import msgspec
 
 from hopyard.lab.runs.trials import Overrides, Simulation, StoredOutcome, Trial
 from schemas.scenarios import ScenarioFile, TraceWorkload
+from shared.runtime.disk import naming
 from shared.runtime.plugins import POLICIES, PREDICTORS, WORLDS, Group, UnknownPlugin, is_file
 
 CODE = ("schemas", "shared", "services", "loadgen", __package__)
@@ -51,7 +52,8 @@ def read_by(scenario: ScenarioFile, overrides: Overrides) -> bytes:
 def keep(path: Path, kept: StoredOutcome) -> None:
     """Store an outcome atomically: an interrupted run leaves none."""
     draft = path.with_suffix(".draft")
-    draft.write_bytes(zlib.compress(msgspec.msgpack.encode(kept)))
+    with naming(draft):
+        draft.write_bytes(zlib.compress(msgspec.msgpack.encode(kept)))
     draft.replace(path)
 
 

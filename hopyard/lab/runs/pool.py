@@ -21,6 +21,7 @@ from hopyard.lab.runs.cache import SUFFIX, kept_at, name_of
 from hopyard.lab.runs.trials import Outcome, Simulation, Trial
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
+from shared.runtime.disk import naming
 
 LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
@@ -169,7 +170,7 @@ def compress(path: Path) -> None:
     """Put a file into one of the same name and `.gz`, atomically: an interruption leaves none."""
     packed = path.with_name(f"{path.name}.gz")
     draft = packed.with_name(f"{packed.name}.draft")
-    with path.open("rb") as plain, draft.open("wb") as out:
+    with naming(draft), path.open("rb") as plain, draft.open("wb") as out:
         with gzip.GzipFile(path.name, "wb", fileobj=out) as into:
             shutil.copyfileobj(plain, into)
         out.flush()

@@ -16,6 +16,7 @@ from hopyard.lab.runs.trials import Bounding, Outcome, Simulation, Solving, Stor
 from loadgen.progress import Progress, Watch
 from schemas.settings import Settings
 from shared.domain.audit import audit
+from shared.runtime.disk import naming
 from shared.runtime.process.logs import configure_logs
 
 PRINT_EVERY_S = 0.5
@@ -67,7 +68,7 @@ def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) 
         trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides, watch=watch
     )
     if events_file is not None:
-        with events_file.open("wb") as file:
+        with naming(events_file), events_file.open("wb") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
     drained = not run.result.waiting
     return simulated(run.result, run.events, audit(run.events, drained=drained, seqs=run.seqs))

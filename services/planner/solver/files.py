@@ -51,8 +51,11 @@ def write_problem(path: Path, problem: Problem, jobs: Sequence[str]) -> None:
     if path.suffix == ".gz":
         data = gzip.compress(data, LEVEL, mtime=0)
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(data)
-    partial.replace(path)
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def result_of(saved: NamedProblem, solution: Solution, backend: str) -> SolveResult:

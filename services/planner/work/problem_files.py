@@ -21,9 +21,11 @@ class Dump:
     """Notes problems as they are solved, and writes them when there is time for it."""
 
     def __init__(self, folder: str) -> None:
-        """`folder`: empty: nothing is saved. A problem that cannot be saved is logged; planning goes on."""
+        """`folder`: empty: nothing is saved. That problems cannot be saved is logged; planning goes on."""
         self._folder = Path(folder) if folder else None
         self._noted: list[_Noted] = []
+        self._failed = False
+        """whether the last problem could not be saved"""
 
     def watching(self, step: Decide, solve: Solve) -> Solve:
         """`solve`, with every problem noted."""
@@ -43,10 +45,19 @@ class Dump:
             try:
                 self._write(one)
             except OSError as error:
-                import structlog  # noqa: PLC0415 - every process of policies would wait for it
+                self._report(error)
+                self._failed = True
+            else:
+                self._failed = False
 
-                log = structlog.get_logger()
-                log.warning("problem not saved", folder=str(self._folder), reason=str(error))
+    def _report(self, error: OSError) -> None:
+        """Log why problems are not saved, once until one is."""
+        if self._failed:
+            return
+        import structlog  # noqa: PLC0415 - every process of policies would wait for it
+
+        log = structlog.get_logger()
+        log.warning("problems are not saved", folder=str(self._folder), reason=error.strerror or str(error))
 
     def _write(self, noted: _Noted) -> None:
         assert self._folder is not None

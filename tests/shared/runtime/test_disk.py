@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.disk import sync
+from shared.runtime.disk import naming, sync
 
 
 def test_what_cannot_be_synced_raises_unless_its_file_system_syncs_no_folders(
@@ -27,3 +27,9 @@ def failing(number: int) -> object:
         raise OSError(number, os.strerror(number))
 
     return fail
+
+
+def test_the_error_of_a_write_names_its_file() -> None:
+    full = Path("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"), naming(full):
+        full.write_bytes(b"x")

@@ -3,12 +3,16 @@
 import gzip
 import json
 import re
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+import structlog
 
 from schemas.plans import PlanKind
 from schemas.settings import Settings
@@ -155,6 +159,34 @@ async def test_a_folder_that_cannot_be_written_costs_no_plan(tmp_path: Path) -> 
     blocked.write_text("")
     decision = await policy_process(Settings(dump_problems=str(blocked)), INLINE).call(step(), 1.0)
     assert isinstance(decision, Decision)
+
+
+def files_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@contextmanager
+def no_room() -> Iterator[None]:
+    """A context in which no file takes a byte."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_full_disk_is_reported_once_and_gets_no_empty_files(tmp_path: Path) -> None:
+    """Each plan left an empty file under its temporary name, and a warning."""
+    process = policy_process(Settings(dump_problems=str(tmp_path)), INLINE)
+    with structlog.testing.capture_logs() as said:
+        with no_room():
+            for _ in range(3):
+                await process.call(step(), 1.0)
+        assert files_in(tmp_path) == []
+        await process.call(step(), 1.0)
+    assert [(one["event"], one["reason"]) for one in said] == [("problems are not saved", "File too large")]
+    assert files_in(tmp_path) == ["000000-first-0000.json.gz"]
 
 
 def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
