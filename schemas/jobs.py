@@ -50,7 +50,7 @@ Duration = (
     | Annotated[
         str,
         Meta(
-            pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?[smhd]|([0-9]{1,5}:)?[0-9]{1,5}:[0-9]{2})$(?!\n)",
+            pattern=r"^([0-9]{1,9}(\.[0-9]{1,6})?[smhd]|([0-9]{1,5}|[0-9]{1,5}:[0-5]?[0-9]):[0-5][0-9])$(?!\n)",
             description="seconds, or a length of time such as 90m, 2h, 1.5d or 02:30:00",
         ),
     ]

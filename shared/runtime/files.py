@@ -1,8 +1,9 @@
 """Reads YAML and JSON files of users into structs. Every fault is reported with its file, line and field."""
 
 import re
+from bisect import bisect_left
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 import yaml
@@ -18,7 +19,13 @@ DEPTH_AT_MOST = 100
 EMPTY = "is empty"
 
 _PLACE = re.compile(r" - at `(?:key` in `)?(?P<path>[^`]*)`$")
+_UNNAMED = "[...]"
+"""what msgspec writes for an entry of a mapping"""
+_PLAIN = re.compile(r"[\w-]{1,100}")
+"""a key that can be part of a path"""
 _MEMBER = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>[^`]*)`")
+_COLONS = re.compile(r"^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$")
+"""a number of base 60 in YAML 1.1"""
 _EXPONENT = re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$")
 
 
@@ -35,7 +42,7 @@ class InvalidFile(ValueError):
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as people write it: `1e9` is a number here, as everywhere but in YAML 1.1, and a date is text."""
+    """YAML as people write it, not as 1.1 has it: `1e9` is a number; a date is text, and so is `12:30`."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 - as in yaml
         """Give errors of tags such as `!!int x` their line, which is known only here."""
@@ -48,7 +55,10 @@ class _Loader(yaml.CSafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in forms if tag != "tag:yaml.org,2002:timestamp"]
+    first: [
+        ("tag:yaml.org,2002:str", _COLONS),  # before the numbers
+        *((tag, form) for tag, form in forms if tag != "tag:yaml.org,2002:timestamp"),
+    ]
     for first, forms in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
@@ -68,8 +78,8 @@ def fault(path: str | Path, field: str, reason: str, text: str | None = None) ->
         root, _ = _load(_readable(text_of(path) if text is None else text, str(path)), str(path))
     except InvalidFile:
         return InvalidFile(str(path), None, field, reason)
-    _, sure = _follow(root, STEP.findall(field.removeprefix("$")))
-    return InvalidFile(str(path), _line(sure), field, reason)
+    _, last = _follow(root, field)
+    return InvalidFile(str(path), _line(last), field, reason)
 
 
 def text_of(path: str | Path) -> str:
@@ -98,7 +108,7 @@ def parse(text: str, path: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise _located(error, path, root, kind) from None
+        raise _located(error, path, root, _Converted(value, kind)) from None
 
 
 def _readable(text: str, path: str) -> str:
@@ -172,49 +182,93 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
             return []
 
 
-def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, kind: type) -> InvalidFile:
+class _Converted(NamedTuple):
+    """What cannot be converted, and into what."""
+
+    value: object
+    kind: type
+
+    def fails_as(self, text: str) -> bool:
+        try:
+            msgspec.convert(self.value, self.kind)
+        except msgspec.ValidationError as error:
+            return str(error) == text
+        return False
+
+
+def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, what: _Converted) -> InvalidFile:
     """The error, with its field and the line of that field."""
     text = str(error)
     place = _PLACE.search(text)
-    field = place["path"] if place else "$"
+    field = _named(place["path"], text, what) if place else "$"
     reason = text[: place.start()] if place else text
-    member, reason = _MEMBER.search(reason), worded(reason, kind, field)
-    found, sure = _follow(root, STEP.findall(field.removeprefix("$")))
+    member, reason = _MEMBER.search(reason), worded(reason, what.kind, field)
+    found, last = _follow(root, field)
     if member is not None:
         field = f"{field}.{member['name']}"
-        found = [key for node in found for key in _keys(node, member["name"])]
-    return InvalidFile(path, _line(found[0] if len(found) == 1 else sure), field, reason)
+        found = _key(found, member["name"])
+    return InvalidFile(path, _line(found or last), field, reason)
 
 
-def _follow(root: yaml.Node, steps: list[str]) -> tuple[list[yaml.Node], yaml.Node]:
-    """The nodes that a path may lead to, and the last node on it that is certain.
+def _named(field: str, text: str, what: _Converted) -> str:
+    """The path with keys in place of `_UNNAMED`.
 
-    msgspec writes `[...]` for an entry of a mapping without saying which: the path may lead to any of them.
+    `text`: the error, which is about the first entry that has it. So the entries up to that one have it too,
+    and those before it do not. The value is cut down to that entry.
     """
-    nodes, sure = [root], root
-    for step in steps:
-        onward = [child for node in nodes for child in _step(node, step)]
-        if not onward:
-            break
-        nodes = onward
-        sure = nodes[0] if len(nodes) == 1 else sure
-    return nodes, sure
+    before, unnamed, after = field.partition(_UNNAMED)
+    mapping = _at(what.value, before) if unnamed else None
+    if not isinstance(mapping, dict):
+        return field
+    entries = list(mapping.items())
+
+    def has(count: int) -> bool:
+        mapping.clear()
+        mapping.update(entries[:count])
+        return what.fails_as(text)
+
+    key, value = entries[bisect_left(range(len(entries)), x=True, key=has) - 1]
+    if not _PLAIN.fullmatch(str(key)):
+        return field
+    mapping.clear()
+    mapping[key] = value
+    return _named(f"{before}.{key}{after}", text, what)
 
 
-def _step(node: yaml.Node, step: str) -> list[yaml.Node]:
+def _at(value: object, path: str) -> object:
+    for step in STEP.findall(path.removeprefix("$")):
+        if isinstance(value, dict):
+            value = {str(key): each for key, each in value.items()}.get(step)
+        elif isinstance(value, list) and step.startswith("["):
+            value = value[int(step[1:-1])]
+    return value
+
+
+def _follow(root: yaml.Node, path: str) -> tuple[yaml.Node | None, yaml.Node]:
+    """The node at the path, if there is one, and the last one on the path that there is."""
+    node = root
+    for step in STEP.findall(path.removeprefix("$")):
+        onward = _step(node, step)
+        if onward is None:
+            return None, node
+        node = onward
+    return node, node
+
+
+def _step(node: yaml.Node, step: str) -> yaml.Node | None:
     match node:
-        case yaml.SequenceNode() if step.startswith("["):
-            return [node.value[int(step[1:-1])]] if step != "[...]" else list(node.value)
-        case yaml.MappingNode() if step == "[...]":
-            return [value for _, value in node.value]
+        case yaml.SequenceNode() if step.startswith("[") and step != _UNNAMED:
+            child: yaml.Node = node.value[int(step[1:-1])]
+            return child
         case yaml.MappingNode():
-            return [value for key, value in node.value if key.value == step]
+            return next((value for key, value in node.value if key.value == step), None)
         case _:
-            return []
+            return None
 
 
-def _keys(node: yaml.Node, name: str) -> list[yaml.Node]:
-    return [key for key, _ in node.value if key.value == name] if isinstance(node, yaml.MappingNode) else []
+def _key(node: yaml.Node | None, name: str) -> yaml.Node | None:
+    keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+    return next((key for key in keys if key.value == name), None)
 
 
 def _line(node: yaml.Node) -> int:

@@ -66,4 +66,4 @@ def test_a_fault_of_the_catalogue_setting_s_file_is_printed(
     monkeypatch.setenv("HOPYARD_CATALOGUE", str(own))
     refused = hopyard("catalogue", "gpus")
     assert refused.code == 2
-    assert "own.yaml:2: $.gpus[...].memroy: there is no such field; did you mean memory?" in refused.err
+    assert "own.yaml:2: $.gpus.b300.memroy: there is no such field; did you mean memory?" in refused.err

@@ -97,6 +97,10 @@ A_FOLDER = "an absolute path without .. and without control characters"
         ("time_limit: tomorrow", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
         ("time_limit: 2 hours", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
         ('time_limit: "2h\\n"', f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ('time_limit: "99:99:99"', f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ("time_limit: 1:60:00", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ("time_limit: 90:60", f"job.yaml:5: $.time_limit: it must be {TIME_LIMIT}"),
+        ("cpus: 12:30", "job.yaml:5: $.cpus: it must be a number or nothing, but is text"),
         ("time_limit: 0s", "$.time_limit: 0 seconds; it may be from 1 to 1e+08"),
         ("memory: 8G", f"job.yaml:5: $.memory: it must be {MEMORY}"),
         ("memory: 8", "$.memory: 8 bytes; it may be from 1e+06 to 1e+15"),
@@ -121,7 +125,15 @@ A_FOLDER = "an absolute path without .. and without control characters"
         ),
         (
             "environment: {A: 4}",
-            "job.yaml:5: $.environment[...]: it must be text, but is a whole number; in quotes it is text",
+            "job.yaml:5: $.environment.A: it must be text, but is a whole number; in quotes it is text",
+        ),
+        (
+            "environment: {B: b, C: c, A: 4, D: 5, E: e}",
+            "job.yaml:5: $.environment.A: it must be text, but is a whole number; in quotes it is text",
+        ),
+        (
+            "learning_rates: {1: 0.1, 2: 0}",
+            "job.yaml:5: $.learning_rates.2: it must be a number > 0.0",
         ),
         (
             "environment: {a-b: x}",
