@@ -19,7 +19,7 @@ from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack_settings import HOST
-from hopyard.show.tables import did_text, service_text, status_facts
+from hopyard.show.tables import did_text, service_texts, status_facts
 from hopyard.show.units import duration
 from schemas.base import Message
 from schemas.events import PlanPublished
@@ -227,8 +227,8 @@ async def _services(client: Client) -> str:
     well = {ServiceState.UP, ServiceState.ENDED}
     wrong = [one for one in views if one.state not in well or one.troubles or one.quarantined]
     if wrong:
-        raise _CheckFailed("; ".join(service_text(one) for one in wrong))
-    back = [service_text(one) for one in views if one.restarts]
+        raise _CheckFailed("; ".join(service_texts(wrong)))
+    back = service_texts(one for one in views if one.restarts)
     did = [text for one in views if (text := did_text(one))]
     return "\n".join([f"{len(views)} report that they are well", *back, *did])
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from rich.table import Table
 from rich.text import Text
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 SHOWN_WITH_PLANS = ("decision_", "gap_")
 """beginnings of metrics that the lines about plans show already"""
+
+THE_SAME = "the same"
+"""in place of an error that another service has too"""
 
 STATE_STYLES = {
     "running": "green",
@@ -135,6 +139,16 @@ def service_text(service: ServiceView) -> str:
     return f"{name} is {service.state}{back}{error}" + "".join(f"; {one}" for one in wrong)
 
 
+def service_texts(services: Iterable[ServiceView]) -> list[str]:
+    """Services, one a line; an error that several have, as while NATS is away, stands there once."""
+    texts, errors = [], set[str]()
+    for service in services:
+        again = service.last_error in errors
+        errors |= {service.last_error} - {""}
+        texts.append(service_text(replace(service, last_error=THE_SAME) if again else service))
+    return texts
+
+
 def did_text(service: ServiceView) -> str:
     """What a leading instance of a service did last, and when; empty for an instance that follows."""
     if not service.leads or service.state is not ServiceState.UP:
@@ -167,8 +181,8 @@ def status_facts(status: StatusView) -> dict[str, str]:
 def _services(services: Iterable[ServiceView]) -> str:
     """How many services are up; then each that is not, or has restarts or troubles."""
     up = [one for one in services if one.state is ServiceState.UP]
-    said = [service_text(one) for one in services if one not in up or one.restarts or one.troubles]
-    return "; ".join([f"{len(up)} up", *said]) if up or said else ""
+    said = service_texts(one for one in services if one not in up or one.restarts or one.troubles)
+    return "\n".join([f"{len(up)} up", *said]) if up or said else ""
 
 
 def status_table(status: StatusView, times: Times) -> Table:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hopyard.api import connect
 from hopyard.local.data_folder import StackFile, write_stack_file
@@ -176,7 +177,18 @@ def test_status_shows_services_that_came_back_and_their_troubles(hopyard: Hopyar
     well = ServiceView(name="placer", state=ServiceState.UP, since=1.0, at=2.0)
     api.says("GET /v1/status", status_view(services=(well, ILL)))
     shown = " ".join(hopyard("status", "--api", api.url).out.split())
-    assert "1 up; planner is starting, restarts: 3, last error: KeyError: 'policy'; hops plans" in shown
+    assert "1 up planner is starting, restarts: 3, last error: KeyError: 'policy'; hops plans" in shown
+
+
+def test_status_shows_an_error_of_several_services_once(hopyard: Hopyard, api: CannedApi) -> None:
+    """As after NATS was away, which ends all: it stood there for each, all in one line."""
+    others = [replace(ILL, name=name, troubles=()) for name in ("placer", "monitor")]
+    api.says("GET /v1/status", status_view(services=(ILL, *others)))
+    shown = hopyard("status", "--api", api.url).out
+    assert shown.count("KeyError") == 1
+    lines = [line.strip() for line in shown.splitlines()]
+    for name in ("placer", "monitor"):
+        assert f"{name} is starting, restarts: 3, last error: the same" in lines
 
 
 def test_diag_shows_services_that_are_not_well(hopyard: Hopyard, api: CannedApi) -> None:
