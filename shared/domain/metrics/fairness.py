@@ -10,7 +10,6 @@ from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics.steps import Steps
 from shared.domain.sums import plain_sum
 
-
 SHORTEST_S = 1e-9
 """a job that would take less alone has no figure here: logs of earlier versions have jobs of no length"""
 
