@@ -154,10 +154,12 @@ def _samples(order: StartOrdered, report: Observed, now: float) -> list[Throughp
     """The observation as samples, which the leader sends for all nodes: one for each node with a known pace.
 
     A gang without a pace in common gives one sample, a gang that the estimator gives no estimates for none.
+    Nodes are unlike also by their servers: one in which GPUs wait for their data holds up the others.
     """
     if not gangs.observed(order.gang):
         return []
-    unlike = gangs.paced(order.gang) and len({node.gpu_type for node in order.nodes}) > 1
+    kinds = {(node.gpu_type, node.server) for node in order.nodes}
+    unlike = gangs.paced(order.gang) and len(kinds) > 1
     paces = _own_paces(order, report) if unlike else _pace_in_common(order, report)
     return [
         ThroughputObserved(

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from schemas.cluster import Node
 from schemas.events import (
     Outcome,
     WorkerStopped,
@@ -62,17 +63,23 @@ def test_a_gang_of_unlike_shares_sends_one_observation_of_the_whole_gang() -> No
     assert sample.gang.sync == Proportional(samples=(40, 24))
 
 
-def mixed(wait_s: dict[NodeId, tuple[float, ...]]) -> dict[NodeId, ThroughputObserved]:
-    """By node, what 64 samples/s of two GPUs of unlike types and batches of 32 teach."""
+OTHER_TYPE = msgspec.structs.replace(node(THERE), gpu_type=GpuType("k80"))
+OTHER_SERVER = msgspec.structs.replace(node(THERE), server="of few cores")
+
+
+def mixed(
+    wait_s: dict[NodeId, tuple[float, ...]], slow: Node = OTHER_TYPE
+) -> dict[NodeId, ThroughputObserved]:
+    """By node, what 64 samples/s of two GPUs on unlike nodes and batches of 32 teach."""
     bench = Bench()
-    slow = msgspec.structs.replace(node(THERE), gpu_type=GpuType("k80"))
     bench.tell(start(gang=[(node(), 1), (slow, 1)]))
     bench.tell(Observed(P1, 120.0, Stretch(throughput=64.0, data_s={}, wait_s=wait_s)), at=150.0)
     return {sample.node_id: sample for sample in bench.sent if isinstance(sample, ThroughputObserved)}
 
 
-def test_a_fast_gpu_beside_a_slow_one_does_not_pass_for_slow() -> None:
-    seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)})
+@pytest.mark.parametrize("slow", [OTHER_TYPE, OTHER_SERVER])
+def test_a_fast_node_beside_a_slow_one_does_not_pass_for_slow(slow: Node) -> None:
+    seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}, slow)
     assert seen[HERE].throughput == pytest.approx(32 / 0.4)
     assert seen[THERE].throughput == 32.0
 
@@ -83,15 +90,18 @@ def test_waiting_that_even_the_slowest_gpu_has_is_not_subtracted() -> None:
     assert seen[THERE].throughput == 32.0
 
 
-def test_waiting_for_another_type_is_not_reported_as_loading() -> None:
-    assert [sample.wait_s for sample in mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}).values()] == [(), ()]
+@pytest.mark.parametrize("slow", [OTHER_TYPE, OTHER_SERVER])
+def test_waiting_for_an_unlike_node_is_not_reported_as_loading(slow: Node) -> None:
+    seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}, slow)
+    assert [sample.wait_s for sample in seen.values()] == [(), ()]
 
 
+@pytest.mark.parametrize("slow", [OTHER_TYPE, OTHER_SERVER])
 @pytest.mark.parametrize("wait_s", [{}, {HERE: (0.5,)}, {HERE: (0.5,), THERE: ()}])
-def test_a_gang_of_unlike_gpus_without_waiting_times_is_not_observed(
-    wait_s: dict[NodeId, tuple[float, ...]],
+def test_a_gang_of_unlike_nodes_without_waiting_times_is_not_observed(
+    wait_s: dict[NodeId, tuple[float, ...]], slow: Node
 ) -> None:
-    assert mixed(wait_s) == {}
+    assert mixed(wait_s, slow) == {}
 
 
 def test_a_wait_longer_than_an_iteration_is_not_observed() -> None:
