@@ -4,8 +4,6 @@ Observations are collected in memory until there are `BATCH` of them or `flush_s
 are expensive, and samples may be lost anyway.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from schemas.accuracy import Execution
@@ -63,8 +61,10 @@ _UNKNOWN: _Bandwidths = (None, None)
 
 
 class _Inventory(msgspec.Struct, frozen=True):
+    cluster: tuple[Node, ...]
+    """all nodes that ever joined, by id"""
     node_by_type: dict[GpuType, Node]
-    """the first node, by id, of each type that ever joined"""
+    """the first of them of each type"""
     gpus_alive: dict[GpuType, int]
     """GPUs of nodes that are not lost, by type"""
 
@@ -176,15 +176,16 @@ class Estimator:
             spec=job.spec,
             modules=job.modules,
             known=job.state is not JobState.PROFILED,
-            node_by_type=self._types().node_by_type,
-            gpus_alive=self._types().gpus_alive,
+            node_by_type=self._nodes().node_by_type,
+            gpus_alive=self._nodes().gpus_alive,
         )
         return [Work(task)]
 
-    def _types(self) -> "_Inventory":
+    def _nodes(self) -> "_Inventory":
         if self._inventory is None:
-            nodes = [known.node for _, known in sorted(self.state.nodes.items(), reverse=True)]
-            self._inventory = _Inventory({node.gpu_type: node for node in nodes}, gpus_by_type(self._alive()))
+            cluster = tuple([known.node for _, known in sorted(self.state.nodes.items())])
+            node_by_type = {node.gpu_type: node for node in reversed(cluster)}
+            self._inventory = _Inventory(cluster, node_by_type, gpus_by_type(self._alive()))
         return self._inventory
 
     def _learned(self, learned: Learned, now: float) -> Effects:
@@ -229,7 +230,7 @@ class Estimator:
         return [Work(MeasurePaths(ticket=None, nodes=nodes, now=now))]
 
     def _untried(self) -> set[GpuType]:
-        return self._types().gpus_alive.keys() - self._tried if self._calibrates else set()
+        return self._nodes().gpus_alive.keys() - self._tried if self._calibrates else set()
 
     def _lacks(self, gpu_type: GpuType) -> bool:
         """Whether a path that the nodes of the type have was not measured."""
@@ -251,7 +252,7 @@ class Estimator:
             self._set_timer(now)
 
     def _refine(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Effects:
-        node = self._types().node_by_type.get(gpu_type)
+        node = self._nodes().node_by_type.get(gpu_type)
         return [Work(Refine(fingerprint=fingerprint, node=node))] if node else []
 
     def _alive(self) -> list[Node]:
@@ -276,15 +277,9 @@ class Estimator:
         paced = [seen for seen in batch if gangs.paced(seen.gang)]
         record: Effects = [Work(WriteObservations(tuple(paced), now, again))] if paced else []
         if len(paced) < len(batch):
-            record.append(self._correct([seen for seen in batch if not gangs.paced(seen.gang)]))
+            unlike = tuple([seen for seen in batch if not gangs.paced(seen.gang)])
+            record.append(Work(Correct(observations=unlike, cluster=self._nodes().cluster)))
         return [*record, *([Work(WriteExecutions(tuple(ended)))] if ended else [])]
-
-    def _correct(self, batch: Sequence[ThroughputObserved]) -> Work:
-        nodes = {node_id for seen in batch for node_id in seen.gang.nodes}
-        known = {
-            node_id: self.state.nodes[node_id].node for node_id in sorted(nodes & self.state.nodes.keys())
-        }
-        return Work(Correct(observations=tuple(batch), nodes=known, node_by_type=self._types().node_by_type))
 
     def _set_timer(self, now: float) -> None:
         if self._due is None:
@@ -310,10 +305,11 @@ class Estimator:
             ticket=ticket,
             question=question,
             fingerprints=tuple(map(self._fingerprint, question.jobs, given)),
-            nodes=self._nodes(question.nodes),
+            nodes=self._asked_nodes(question.nodes),
+            cluster=self._nodes().cluster,
         )
 
-    def _nodes(self, asked: tuple[NodeId, ...]) -> tuple[Node | None, ...]:
+    def _asked_nodes(self, asked: tuple[NodeId, ...]) -> tuple[Node | None, ...]:
         """The nodes by their ids; the questions of one cluster all bring the same ids."""
         if self._asked_about is None or self._asked_about[0] != asked:
             known = [self.state.nodes.get(node_id) for node_id in asked]

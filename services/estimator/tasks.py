@@ -5,7 +5,7 @@ import msgspec
 from schemas.accuracy import Execution
 from schemas.base import Message
 from schemas.cluster import Node
-from schemas.ids import Fingerprint, GpuType, JobId, NodeId
+from schemas.ids import Fingerprint, GpuType, JobId
 from schemas.jobs import JobSpec
 from schemas.measurements import TimeModules
 from schemas.questions import Calibrate, EstimateQuestion, ExportStore, ImportStore, ShowAccuracy
@@ -32,9 +32,8 @@ class Correct(msgspec.Struct, frozen=True, kw_only=True):
     """Work: compare gangs of unlike shares with their estimates. Nothing comes back."""
 
     observations: tuple[ThroughputObserved, ...]
-    nodes: dict[NodeId, Node]
-    """nodes of the gangs, as far as they are known"""
-    node_by_type: dict[GpuType, Node]
+    cluster: tuple[Node, ...]
+    """as in `Estimate`"""
 
 
 class Refine(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +77,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """fingerprints of the question's jobs; None: not known"""
     nodes: tuple[Node | None, ...]
     """the question's nodes; None: not known"""
+    cluster: tuple[Node, ...]
+    """all nodes that ever joined, by id; the question need not have all of them"""
 
 
 class Answered(msgspec.Struct, frozen=True):

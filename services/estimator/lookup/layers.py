@@ -21,7 +21,7 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
-from services.estimator.lookup.hosts import CLUSTERS_KEPT, Hosts, hosts_of, together
+from services.estimator.lookup.hosts import CLUSTERS_KEPT, Hosts, hosts_of, of_like_servers
 from services.estimator.lookup.ideals import Alike
 from services.estimator.lookup.residuals import LookupContext, Residuals
 from services.estimator.lookup.shares import LockstepPaces, ShareContext, shared, with_shares
@@ -75,9 +75,14 @@ def estimate(
     threshold: EvidenceThreshold,
     law: Law = OURS,
     *,
+    cluster: tuple[Node, ...] = (),
     residuals: Residuals | None = None,
 ) -> Estimated:
-    """Answer every configuration; `residuals`: of the same law and store. Raises StoreUnavailable."""
+    """Answer every configuration. Raises StoreUnavailable.
+
+    `cluster`: all nodes that are known, whether the question names them or not; `residuals`: of the same law
+    and store.
+    """
     if not len(wanted.job):
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
@@ -86,8 +91,9 @@ def estimate(
     cells, which = _cells(wanted, fingerprints, gpus, law)
     found = _nothing(len(cells.node))
     known = (cells.workload < len(fingerprints)) & _there(wanted.nodes)[cells.node]
-    theory = theory_table(fingerprints, wanted.nodes, store, law)
-    asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts_of(wanted.nodes))
+    theory = theory_table(fingerprints, wanted.nodes, store, law, cluster)
+    hosts = hosts_of(wanted.nodes, cluster)
+    asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts)
     if any(_places(wanted.nodes, ENTITY)):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
@@ -188,7 +194,7 @@ def _from_evidence(found: _Found, cells: _Cells, asked: _Asked, layer: int) -> N
 def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
     """Answer from the pooled evidence of all servers of the node's model, looked up once for all of them."""
     hosts = asked.hosts
-    if not hosts.members:
+    if not hosts.place:
         return
     todo = _open(found, asked)
     todo = todo[hosts.kind[cells.node[todo]] >= 0]
@@ -196,25 +202,22 @@ def _from_like_servers(found: _Found, cells: _Cells, asked: _Asked) -> None:
         return
     kind, distributed, size = hosts.kind[cells.node[todo]], cells.distributed[todo], cells.size[todo]
     first, of_cell = distinct((cells.workload[todo], kind, distributed.astype(np.int64), size))
-    members = [hosts.members[one] for one in kind[first]]
-    widths = np.array([len(one) for one in members])
-    keys = Keys(
-        layer=LAYERS[ENTITY],
-        fingerprints=asked.fingerprints,
-        places=_places(asked.nodes, ENTITY),
-        workload=np.repeat(cells.workload[todo][first], widths),
-        place=np.concatenate(members),
-        distributed=np.repeat(distributed[first], widths),
-        size=np.repeat(size[first], widths),
+    evidence = of_like_servers(
+        hosts,
+        asked.store,
+        asked.fingerprints,
+        workload=cells.workload[todo][first],
+        kind=kind[first],
+        distributed=distributed[first],
+        size=size[first],
     )
-    evidence = together(asked.store.find(keys), np.cumsum(widths) - widths)
     of_each = Evidence(*(getattr(evidence, name)[of_cell] for name in Evidence.__struct_fields__))
     _fill(found, todo, of_each, TYPE, asked.threshold)
 
 
 def _where_alike(asked: _Asked, cells: _Cells) -> _Asked:
     """Leave out nodes whose type stands in unlike servers: theory is nearer than what other models showed."""
-    if not (asked.hosts.members and asked.theory.law.learns):
+    if not (asked.hosts.place and asked.theory.law.learns):
         return asked
     return msgspec.structs.replace(asked, known=asked.known & (asked.hosts.kind[cells.node] < 0))
 
@@ -265,7 +268,7 @@ def _from_types(found: _Found, cells: _Cells, asked: _Asked, residuals: Residual
     node = cells.node[todo]
     columns = [cells.workload[todo], asked.theory.kind[node], cells.nodes[todo], cells.gpus[todo]]
     columns.append(cells.fewest[todo])
-    if asked.hosts.members:
+    if asked.hosts.place:
         columns.append(asked.hosts.kind[node] + 1)
     first, of_cell = distinct(columns)
     rows = todo[first]
@@ -294,7 +297,7 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked, residuals: Residua
     alike = Alike(workload=workload, kind=kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
     throughput = residuals.ideals.of(alike, theory, asked.fingerprints, asked.store)
     if theory.law.learns:
-        context = LookupContext(asked.store, theory, asked.nodes, asked.hosts)
+        context = LookupContext(asked.store, theory, asked.hosts)
         learnt = residuals.factors(context, asked.fingerprints)
         hosts = asked.hosts.kind[cells.node[todo]]
         place = [

@@ -22,12 +22,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from schemas.cluster import Node
-from schemas.ids import Fingerprint, NodeId
-from services.estimator.lookup.hosts import HostModel, Hosts, together
+from schemas.ids import Fingerprint
+from services.estimator.lookup.hosts import HostModel, Hosts, of_like_servers
 from services.estimator.lookup.ideals import Ideals
 from services.estimator.lookup.theory_table import TheoryTable
-from services.estimator.store.contract import Evidence, Keys, Revision, Shape, Store, entity, size_of
+from services.estimator.store.contract import Evidence, Revision, Shape, Store, size_of
 from services.estimator.store.table import Whole
 from shared.domain.iteration import Column
 
@@ -83,13 +82,12 @@ class LookupContext(msgspec.Struct, frozen=True):
 
     store: Store
     theory: TheoryTable
-    nodes: Sequence[Node | None]
     hosts: Hosts
 
     @property
     def places(self) -> list[HostModel]:
         """The columns of x after those of shape: types, then models of server of types in several."""
-        return [*((one, "") for one in sorted(self.theory.types)), *sorted(self.hosts.place)]
+        return [*((one, "") for one in sorted(self.theory.types)), *self.hosts.place]
 
 
 class _Design(msgspec.Struct, frozen=True):
@@ -182,16 +180,8 @@ class Residuals:
 def _question(context: LookupContext) -> tuple[object, ...]:
     """The key of a `_PlacesCache`: the types with their paths, and the servers by model."""
     types = tuple((one, context.theory.types[one]) for one in sorted(context.theory.types))
-    servers = [
-        (place, tuple(_names(context.nodes, members)))
-        for place, members in zip(context.hosts.place, context.hosts.members, strict=True)
-    ]
-    return (types, *sorted(servers))
-
-
-def _names(nodes: Sequence[Node | None], members: Whole) -> list[NodeId]:
-    found = (nodes[one] for one in members.tolist())
-    return [node.node_id for node in found if node is not None]
+    hosts = context.hosts
+    return types, hosts.place, hosts.servers, tuple(hosts.start.tolist())
 
 
 def _observed(
@@ -207,10 +197,10 @@ def _observed(
         return shapes, tuple([ObservedShape(shape, "") for shape in shapes]), mean
     alike = [index for index, shape in enumerate(shapes) if shape.gpu_type not in unlike]
     rows, means = [ObservedShape(shapes[index], "") for index in alike], [mean[alike]]
-    for (gpu_type, server), members in zip(hosts.place, hosts.members, strict=True):
+    for kind, (gpu_type, server) in enumerate(hosts.place):
         own = [shape for shape in shapes if shape.gpu_type == gpu_type]
         if own:
-            shown = _of_servers(fingerprint, own, _names(context.nodes, members), context.store)
+            shown = _of_servers(fingerprint, own, kind, context)
             rows += [
                 ObservedShape(shape, server)
                 for shape, one in zip(own, shown.count.tolist(), strict=True)
@@ -221,21 +211,20 @@ def _observed(
 
 
 def _of_servers(
-    fingerprint: Fingerprint, shapes: Sequence[Shape], names: Sequence[NodeId], store: Store
+    fingerprint: Fingerprint, shapes: Sequence[Shape], kind: int, context: LookupContext
 ) -> Evidence:
-    """The pooled evidence of servers, a row a shape. `shapes` are all of one type; `names`: the servers."""
+    """The pooled evidence of the servers of a kind, a row a shape; `shapes` are all of the kind's type."""
     nodes = np.array([shape.nodes for shape in shapes], dtype=np.int64)
     gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
-    keys = Keys(
-        layer="entity",
-        fingerprints=[fingerprint],
-        places=[entity(name, shapes[0].gpu_type) for name in names],
-        workload=np.zeros(len(shapes) * len(names), dtype=np.int64),
-        place=np.tile(np.arange(len(names)), len(shapes)),
-        distributed=np.repeat(nodes > 1, len(names)),
-        size=np.repeat(np.where(nodes > 1, size_of(nodes, gpus), gpus), len(names)),
+    return of_like_servers(
+        context.hosts,
+        context.store,
+        [fingerprint],
+        workload=np.zeros_like(nodes),
+        kind=np.full_like(nodes, kind),
+        distributed=nodes > 1,
+        size=np.where(nodes > 1, size_of(nodes, gpus), gpus),
     )
-    return together(store.find(keys), np.arange(len(shapes)) * len(names))
 
 
 PLACES_KEPT = 8

@@ -34,7 +34,7 @@ class TheoryTable(msgspec.Struct, frozen=True):
     batch_size: Whole
     """samples per GPU and iteration, by workload; the last entry, for an unknown workload, is 0"""
     types: Mapping[GpuType, tuple[Path, ...]]
-    """types of the nodes, each with the paths of its first kind"""
+    """types of the cluster, each with the paths of its first kind"""
     law: Law = OURS
 
 
@@ -47,10 +47,14 @@ class WorkloadTheory(msgspec.Struct, frozen=True):
 
 
 def theory_table(
-    fingerprints: list[Fingerprint], nodes: tuple[Node | None, ...], store: Store, law: Law = OURS
+    fingerprints: list[Fingerprint],
+    nodes: tuple[Node | None, ...],
+    store: Store,
+    law: Law = OURS,
+    cluster: tuple[Node, ...] = (),
 ) -> TheoryTable:
-    """Raises StoreUnavailable."""
-    codes, types, kind_of = _kinds(nodes, tuple(store.bandwidths().items()), law)
+    """`nodes`: of the question; `cluster`: others that may be there. Raises StoreUnavailable."""
+    codes, types, kind_of = _kinds(nodes, cluster, tuple(store.bandwidths().items()), law)
     theory = store.theory(fingerprints)
     index, modules = _modules(theory, fingerprints, codes)
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
@@ -126,19 +130,23 @@ def gangs_of(
 
 @lru_cache(CLUSTERS_KEPT)
 def _kinds(
-    nodes: tuple[Node | None, ...], bandwidths: tuple[tuple[GpuType, Bandwidth], ...], law: Law
+    nodes: tuple[Node | None, ...],
+    cluster: tuple[Node, ...],
+    bandwidths: tuple[tuple[GpuType, Bandwidth], ...],
+    law: Law,
 ) -> tuple[tuple[_Kind, ...], Mapping[GpuType, tuple[Path, ...]], Whole]:
-    """Kinds by number, the paths of types, and the kind of each node."""
+    """Kinds of the question's nodes by number, the paths of types, and the kind of each node."""
     measured = dict(bandwidths)
-    codes: dict[_Kind, int] = {}
-    alike: dict[tuple[object, ...], int] = {}
-    kind_of = []
-    for node in nodes:
+    alike: dict[tuple[object, ...], _Kind] = {}
+    kinds = []
+    for node in (*nodes, *cluster):
         look = (node.gpu_type, node.link_bandwidth, node.network_bandwidth) if node else ()
         if look not in alike:
-            alike[look] = codes.setdefault(_kind(node, measured, law), len(codes))
-        kind_of.append(alike[look])
-    return tuple(codes), _types(codes), np.array(kind_of, dtype=np.int64)
+            alike[look] = _kind(node, measured, law)
+        kinds.append(alike[look])
+    codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds[: len(nodes)]))}
+    kind_of = np.array([codes[kind] for kind in kinds[: len(nodes)]], dtype=np.int64)
+    return tuple(codes), _types(dict.fromkeys(kinds)), kind_of
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth], law: Law) -> _Kind:

@@ -117,21 +117,17 @@ class StoreWorkers:
 
         Raises StoreUnavailable; then the first observations of the task may be written.
         """
+        known = {node.node_id: node for node in task.cluster}
         for seen in task.observations:
             theory = self._store.theory([seen.fingerprint]).get(seen.fingerprint)
-            nodes = [task.nodes.get(node_id) for node_id in seen.gang.nodes]
-            if theory is not None:
-                there = [node for node in nodes if node is not None]
-                self._correct(seen, theory, there, task.node_by_type.values())
+            if theory is not None and known.keys() >= set(seen.gang.nodes):
+                self._correct(seen, theory, [known[node_id] for node_id in seen.gang.nodes], task.cluster)
 
     def _correct(
-        self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node], others: Iterable[Node]
+        self, seen: ThroughputObserved, theory: Theory, nodes: Sequence[Node], cluster: tuple[Node, ...]
     ) -> None:
-        if len(nodes) < len(seen.gang.members):
-            return
         asked = of_gang(seen.fingerprint, nodes, seen.gang, theory.batch_size)
-        asked = msgspec.structs.replace(asked, nodes=(*asked.nodes, *others))
-        estimated = float(self._estimate(asked).throughput[0])
+        estimated = float(self._estimate(asked, cluster).throughput[0])
         if estimated > 0:
             types = types_of(node.gpu_type for node in nodes)
             known = theory.corrections.get(types, NONE_YET)
@@ -202,10 +198,12 @@ class StoreWorkers:
             asked = wanted(task.question, task.fingerprints, task.nodes)
         except UnreadableQuestion as error:
             return tasks.Answered(task.ticket, Refused(reason=str(error)))
-        return tasks.Answered(task.ticket, estimates(self._estimate(asked)))
+        return tasks.Answered(task.ticket, estimates(self._estimate(asked, task.cluster)))
 
-    def _estimate(self, asked: Wanted) -> Estimated:
-        return estimate(asked, self._store, self._threshold, self._law, residuals=self._residuals)
+    def _estimate(self, asked: Wanted, cluster: tuple[Node, ...]) -> Estimated:
+        return estimate(
+            asked, self._store, self._threshold, self._law, cluster=cluster, residuals=self._residuals
+        )
 
     def learn(self, task: tasks.Learn) -> tasks.Learned:
         """Types on which no pace follows from the modules are left out.
@@ -238,20 +236,19 @@ class StoreWorkers:
         """Per-GPU samples/s of {a: 1} and of {a: 1, b: 1} on each type.
 
         a and b stand for any two nodes of the type, even where only one has joined. They have no node id, so
-        that the history of no single server stands for its type.
+        that no single server, and no model of server, stands for its type.
         """
         count = len(gpu_types)
-        others = [one for one in sorted(nodes) if one not in gpu_types]
-        typical = tuple(_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in (*gpu_types, *others))
         asked = Wanted(
             fingerprints=(fingerprint,),
-            nodes=typical,
+            nodes=tuple([_typical(gpu_type, nodes.get(gpu_type)) for gpu_type in gpu_types]),
             job=np.zeros(2 * count, dtype=np.int64),
             start=np.array([0, *_starts(count)], dtype=np.int64),
             node=np.array(list(chain.from_iterable([k, k, k] for k in range(count))), dtype=np.int64),
             gpus=np.ones(3 * count, dtype=np.int64),
         )
-        throughput = self._estimate(asked).throughput.tolist()
+        typical = tuple([_typical(gpu_type, node) for gpu_type, node in sorted(nodes.items())])
+        throughput = self._estimate(asked, cluster=typical).throughput.tolist()
         single = dict(zip(gpu_types, throughput[0::2], strict=True))
         paired = dict(zip(gpu_types, (both / 2 for both in throughput[1::2]), strict=True))
         return single, paired

@@ -189,6 +189,47 @@ def test_how_far_an_estimate_was_off_is_learnt_step_by_step() -> None:
         assert throughput(driver.ask(asked)) == pytest.approx([expected * before])
 
 
+def of_two_models() -> Driver:
+    """One type in servers of two models, of which one runs half as fast as the other and as theory has it."""
+    servers = {"a0": "old", "a1": "old", "a2": "new", "a3": "new"}
+    driver = Driver().tell(
+        *(joined(msgspec.structs.replace(node(one), server=model)) for one, model in servers.items()),
+        submitted(),
+        profiled(),
+    )
+    for name, rate in (("a0", 50.0), ("a2", 100.0)):
+        pair = {name: 1, "x": 1}
+        driver.store.add([observed(name, throughput=rate), observed(name, configuration=pair)] * 3)
+    return driver
+
+
+def test_an_answer_does_not_depend_on_which_nodes_the_question_names() -> None:
+    driver, names = of_two_models(), ("a0", "a1", "a2", "a3")
+    every = throughput(
+        driver.ask(question(nodes=names, job=(0,) * 4, start=range(5), node=range(4), gpus=(1,) * 4))
+    )
+    assert every == pytest.approx([50.0, 50.0, 100.0, 100.0])
+    assert [throughput(driver.ask(question(nodes=(one,))))[0] for one in names] == every
+    others = [throughput(driver.ask(question(nodes=(one,), gpus=(2,))))[0] for one in names]
+    of_all = question(nodes=names, job=(0,) * 4, start=range(5), node=range(4), gpus=(2,) * 4)
+    assert throughput(driver.ask(of_all)) == others, "theory, corrected by what all servers showed"
+
+
+def test_a_correction_is_to_the_estimate_that_the_planner_gets() -> None:
+    """Of a server whose model is slow; one of the other model is the first of its type."""
+    driver = of_two_models()
+    shares = {"nodes": ("a1", "a3"), "start": (0, 2), "node": (0, 1), "gpus": (1, 1)}
+    asked = question(**shares)  # type: ignore[arg-type]
+    asked = msgspec.structs.replace(asked, samples=np.array([120, 80], dtype="<i4").tobytes())
+    [estimated] = throughput(driver.ask(asked))
+    gang = Gang.of({NodeId("a1"): 1, NodeId("a3"): 1}, UNLIKE)
+    seen = msgspec.structs.replace(observed("a1", throughput=estimated / 2), gang=gang)
+    driver.tell(*ran(seen), seen)
+    driver.perform(driver.core.wake(1e9))
+    [known] = driver.store.theory([observed().fingerprint]).values()
+    assert known.corrections["A"].factor == pytest.approx(1.0)
+
+
 def test_a_gang_with_an_unknown_node_teaches_nothing() -> None:
     seen = in_shares(1.0)
     driver = Driver().tell(joined(), submitted(), profiled(), *ran(seen), seen)

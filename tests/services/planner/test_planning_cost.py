@@ -89,7 +89,7 @@ def answered(workers: StoreWorkers, data: bytes, state: State) -> Estimates:
     asked = decode_question(data)
     assert isinstance(asked, EstimateQuestion)
     nodes = tuple(a_node(name, gpu_type=state.nodes[name].node.gpu_type) for name in asked.nodes)
-    task = tasks.Estimate(ticket=1, question=asked, fingerprints=asked.workloads, nodes=nodes)
+    task = tasks.Estimate(ticket=1, question=asked, fingerprints=asked.workloads, nodes=nodes, cluster=nodes)
     answer = workers.answer(task).message
     assert isinstance(answer, Estimates), answer
     return answer

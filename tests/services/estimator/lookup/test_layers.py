@@ -211,6 +211,20 @@ def test_evidence_of_servers_of_the_same_model_comes_first() -> None:
     assert list(found.count) == [3, 3]
 
 
+@pytest.mark.parametrize("name", ["a1", "a3"])
+def test_servers_that_a_question_does_not_name_count_as_well(name: str) -> None:
+    store = MemoryStore(half_life_s=1e6)
+    store.keep(workload(), {GpuType("A"): modules(), GpuType("B"): modules()})
+    store.add(
+        [observed(one, throughput=rate) for one, rate in (("a0", 60.0), ("b0", 90.0)) for _ in range(3)]
+    )
+    [own] = (one for one in HOSTED if one.node_id == name)
+    asked = [wanted({name: 1}, {name: 2}, nodes=nodes) for nodes in (HOSTED, [own])]
+    every, one = (estimate(each, store, EvidenceThreshold(3, 60.0), cluster=HOSTED) for each in asked)
+    assert one.throughput.tolist() == every.throughput.tolist()
+    assert layers(one) == (["type", "theory"] if own.server == "old" else ["theory", "theory"])
+
+
 def test_evidence_of_servers_of_one_model_is_pooled_by_length() -> None:
     seen = [observed("a0", throughput=60.0, seconds=40.0), observed("a1", throughput=90.0, seconds=20.0)]
     other = hosted("a4", "old")
