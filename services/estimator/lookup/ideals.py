@@ -31,6 +31,8 @@ class Alike(msgspec.Struct, frozen=True):
     """number of the fingerprint"""
     kind: Whole
     """kind of node in the table"""
+    path: Whole
+    """kind of node whose path it is on"""
     nodes: Whole
     gpus: Whole
     fewest: Whole
@@ -61,23 +63,29 @@ class Ideals:
     ) -> Column:
         """Samples/s per GPU, by row; NaN: theory has no answer. Raises StoreUnavailable."""
         self._make_room()
-        pairs = list(zip(alike.workload.tolist(), alike.kind.tolist(), strict=True))
+        where = list(zip(alike.workload.tolist(), alike.kind.tolist(), alike.path.tolist(), strict=True))
         counts = list(zip(alike.nodes.tolist(), alike.gpus.tolist(), alike.fewest.tolist(), strict=True))
-        of_pair = {
-            (one, kind): self._known(fingerprints[one], table.gpu_types[kind], table.paths[kind], store)
-            for one, kind in dict.fromkeys(pairs)
+        there = {
+            (one, kind, path): self._known(fingerprints[one], table.gpu_types[kind], table.paths[path], store)
+            for one, kind, path in dict.fromkeys(where)
         }
-        known = [of_pair[pair] for pair in pairs]
-        new = [row for row, (there, one) in enumerate(zip(known, counts, strict=True)) if one not in there]
+        known = [there[one] for one in where]
+        new = [row for row, (some, one) in enumerate(zip(known, counts, strict=True)) if one not in some]
         if new:
             self._count += len(new)
             some = Alike(*(getattr(alike, name).take(new) for name in Alike.__struct_fields__))
             gangs = gangs_of(
-                table, some.workload, some.kind, nodes=some.nodes, gpus=some.gpus, fewest=some.fewest
+                table,
+                some.workload,
+                some.kind,
+                nodes=some.nodes,
+                gpus=some.gpus,
+                fewest=some.fewest,
+                path=some.path,
             )
             for row, value in zip(new, _answers(gangs), strict=True):
                 known[row][counts[row]] = value
-        return np.array([there[one] for there, one in zip(known, counts, strict=True)], dtype=np.float64)
+        return np.array([some[one] for some, one in zip(known, counts, strict=True)], dtype=np.float64)
 
     def of_shapes(
         self, fingerprint: Fingerprint, shapes: Sequence[Shape], table: TheoryTable, store: Store

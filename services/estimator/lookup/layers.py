@@ -21,6 +21,7 @@ from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from schemas.questions import LAYERS
 from services.estimator.lookup.columns import Estimated, Wanted
+from services.estimator.lookup.exchanges import slowest_paths
 from services.estimator.lookup.hosts import CLUSTERS_KEPT, Hosts, hosts_of, of_like_servers
 from services.estimator.lookup.ideals import Alike
 from services.estimator.lookup.residuals import LookupContext, Residuals
@@ -57,6 +58,8 @@ class _Cells(msgspec.Struct, frozen=True):
     """GPUs of the node that has the fewest"""
     size: Whole
     """the store's row for the shape (see `Keys.size`)"""
+    path: Whole
+    """kind of node whose path the configuration exchanges over"""
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -87,13 +90,15 @@ def estimate(
         nothing = np.zeros(0)
         return Estimated(throughput=nothing, variance=nothing, count=wanted.job, layer=wanted.job)
     fingerprints = [one for one in dict.fromkeys(wanted.fingerprints) if one is not None]
-    gpus = _gpus(wanted)
-    cells, which = _cells(wanted, fingerprints, gpus, law)
+    gpus, workload = _gpus(wanted), _workloads(wanted, fingerprints)
+    theory = theory_table(fingerprints, wanted.nodes, store, law, cluster)
+    path = slowest_paths(wanted, theory, workload)
+    cells, which = _cells(wanted, workload, gpus, theory, path)
     found = _nothing(len(cells.node))
     known = (cells.workload < len(fingerprints)) & _there(wanted.nodes)[cells.node]
-    theory = theory_table(fingerprints, wanted.nodes, store, law, cluster)
     hosts = hosts_of(wanted.nodes, cluster)
-    asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts)
+    unlike = path is not None
+    asked = _Asked(fingerprints, wanted.nodes, store, threshold, theory, known, hosts, unlike)
     if any(_places(wanted.nodes, ENTITY)):
         _from_evidence(found, cells, asked, ENTITY)
     _from_like_servers(found, cells, asked)
@@ -108,7 +113,7 @@ def estimate(
         layer=found.layer[which],
     )
     corrections = {one: of.corrections for one, of in store.theory(fingerprints).items()}
-    context = ShareContext(asked.theory, _workloads(wanted, fingerprints), corrections)
+    context = ShareContext(theory, workload, cells.path[which], corrections)
     return with_shares(wanted, answer, paces, context)
 
 
@@ -124,28 +129,36 @@ class _Asked(msgspec.Struct, frozen=True):
     known: npt.NDArray[np.bool_]
     """whether the cell's workload and node are known"""
     hosts: Hosts
+    unlike_paths: bool
+    """whether some configuration has nodes on unlike paths"""
 
 
-def _cells(wanted: Wanted, fingerprints: list[Fingerprint], gpus: Whole, law: Law) -> tuple[_Cells, Whole]:
-    """The distinct cells, and which of them each node of each configuration is; `gpus`: of all its nodes."""
+def _cells(
+    wanted: Wanted, workload: Whole, gpus: Whole, theory: TheoryTable, path: Whole | None
+) -> tuple[_Cells, Whole]:
+    """The distinct cells, and which of them each node of each configuration is.
+
+    `gpus`: of all nodes of a configuration; `path`: as `slowest_paths` has it.
+    """
     widths = wanted.start[1:] - wanted.start[:-1]
-    workload = _workloads(wanted, fingerprints)
     nodes, fewest = np.where(widths > 1, widths, 0), gpus
     if len(wanted.node) > len(widths):
         fewest = np.minimum.reduceat(wanted.gpus, wanted.start[:-1])
         columns = (workload, gpus, nodes, fewest)
         workload, gpus, nodes, fewest = (np.repeat(column, widths) for column in columns)
     # One node: the whole configuration's GPUs are the node's, so N and `nodes` say all.
-    first, which = distinct((workload, wanted.node, nodes, gpus, fewest))
+    first, which = distinct((workload, wanted.node, nodes, gpus, fewest, *([] if path is None else [path])))
     workload, nodes, gpus, fewest = (column[first] for column in (workload, nodes, gpus, fewest))
+    node = wanted.node[first]
     cells = _Cells(
         workload=workload,
-        node=wanted.node[first],
+        node=node,
         distributed=nodes > 0,
         nodes=np.maximum(nodes, 1),
         gpus=gpus,
         fewest=fewest,
-        size=np.where(nodes > 0, size_of(nodes, gpus) if law.counts else nodes, gpus),
+        size=np.where(nodes > 0, size_of(nodes, gpus) if theory.law.counts else nodes, gpus),
+        path=theory.path[theory.kind[node]] if path is None else path[first],
     )
     return cells, which
 
@@ -268,6 +281,8 @@ def _from_types(found: _Found, cells: _Cells, asked: _Asked, residuals: Residual
     node = cells.node[todo]
     columns = [cells.workload[todo], asked.theory.kind[node], cells.nodes[todo], cells.gpus[todo]]
     columns.append(cells.fewest[todo])
+    if asked.unlike_paths:
+        columns.append(cells.path[todo])
     if asked.hosts.place:
         columns.append(asked.hosts.kind[node] + 1)
     first, of_cell = distinct(columns)
@@ -294,7 +309,9 @@ def _from_theory(found: _Found, cells: _Cells, asked: _Asked, residuals: Residua
         return
     todo, workload, kind = todo[answers], workload[answers], kind[answers]
     nodes, gpus = cells.nodes[todo], cells.gpus[todo]
-    alike = Alike(workload=workload, kind=kind, nodes=nodes, gpus=gpus, fewest=cells.fewest[todo])
+    alike = Alike(
+        workload=workload, kind=kind, path=cells.path[todo], nodes=nodes, gpus=gpus, fewest=cells.fewest[todo]
+    )
     throughput = residuals.ideals.of(alike, theory, asked.fingerprints, asked.store)
     if theory.law.learns:
         context = LookupContext(asked.store, theory, asked.hosts)

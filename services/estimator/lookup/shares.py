@@ -21,12 +21,13 @@ import numpy.typing as npt
 from schemas.cluster import Node
 from schemas.ids import Fingerprint
 from services.estimator.lookup.columns import Estimated, Wanted
+from services.estimator.lookup.exchanges import Rows, rows_of
 from services.estimator.lookup.theory_table import TheoryTable, gangs_of
 from services.estimator.store.contract import Correction
 from services.estimator.store.table import Whole
 from services.estimator.theory.correction import types_of
-from services.estimator.theory.formula import Gangs, per_gpu_throughput
-from shared.domain.iteration import Column, communication_s
+from services.estimator.theory.formula import per_gpu_throughput
+from shared.domain.iteration import Column
 
 
 class LockstepPaces(msgspec.Struct, frozen=True):
@@ -47,20 +48,9 @@ class ShareContext(msgspec.Struct, frozen=True):
     theory: TheoryTable
     workload: Whole
     """number of each row's workload"""
+    path: Whole
+    """by cell: the kind of node whose path it is on"""
     corrections: Corrections
-
-
-class _Rows(msgspec.Struct, frozen=True):
-    """The configurations with unlike shares, and their cells one after another."""
-
-    row: Whole
-    begin: Whole
-    """first cell of each row"""
-    cell: Whole
-    """each cell's position in the question"""
-    of: Whole
-    """each cell's row"""
-    widths: Whole
 
 
 def shared(wanted: Wanted) -> Whole:
@@ -75,7 +65,7 @@ def with_shares(wanted: Wanted, found: Estimated, paces: LockstepPaces, context:
     row = shared(wanted)
     if not len(row):
         return found
-    rows = _rows(wanted, row)
+    rows = rows_of(wanted, row)
     taken_s = _taken_s(wanted, rows, paces, context)
     longest_s = np.maximum.reduceat(taken_s, rows.begin)  # of unknown and known: unknown
     throughput = np.add.reduceat(wanted.samples[rows.cell], rows.begin) / longest_s
@@ -95,22 +85,14 @@ def with_shares(wanted: Wanted, found: Estimated, paces: LockstepPaces, context:
     return answer
 
 
-def _rows(wanted: Wanted, row: Whole) -> _Rows:
-    widths = np.diff(wanted.start)[row]
-    begin = np.cumsum(widths) - widths
-    of = np.repeat(np.arange(len(row)), widths)
-    cell = wanted.start[row][of] + np.arange(len(of)) - begin[of]
-    return _Rows(row, begin, cell, of, widths)
-
-
-def _first(here: npt.NDArray[np.bool_], rows: _Rows) -> Whole:
+def _first(here: npt.NDArray[np.bool_], rows: Rows) -> Whole:
     """Position of the first cell of each row that is `here`; of its very first where none is."""
     positions = np.where(here, np.arange(len(here)), len(here))
     first = np.minimum.reduceat(positions, rows.begin)
     return np.asarray(np.where(first < len(here), first, rows.begin), dtype=np.int64)
 
 
-def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareContext) -> Column:
+def _taken_s(wanted: Wanted, rows: Rows, paces: LockstepPaces, context: ShareContext) -> Column:
     """Seconds that a GPU of each cell takes for an iteration; NaN where nothing is known."""
     theory, cell = context.theory, rows.cell
     each = -(-wanted.samples[cell] // wanted.gpus[cell])
@@ -130,32 +112,15 @@ def _taken_s(wanted: Wanted, rows: _Rows, paces: LockstepPaces, context: ShareCo
         nodes=rows.widths[rows.of[there]],
         gpus=gpus[there],
         fewest=fewest[there],
+        path=context.path[cell[there]],
     )
-    unlike = msgspec.structs.replace(_on_slowest_path(alike, rows.of[there]), share=each[there] / batch_size)
+    unlike = msgspec.structs.replace(alike, share=each[there] / batch_size)
     ideal = per_gpu_throughput(alike)
     taken_s[there] = each[there] / per_gpu_throughput(unlike) * (ideal / pace[there])
     return taken_s
 
 
-def _on_slowest_path(gangs: Gangs, row: Whole) -> Gangs:
-    """The gangs of each configuration (`row`, ascending) on its slowest path: they exchange together."""
-    parameters = np.array([one.times.parameters for one in gangs.modules])[gangs.which]
-    exchange_s = communication_s(
-        parameters=parameters,
-        gpus=gangs.gpus,
-        distributed=gangs.distributed,
-        bandwidth=gangs.bandwidth,
-        latency_s=gangs.latency_s,
-    )
-    order = np.lexsort((-exchange_s, row))
-    configurations, first = np.unique(row[order], return_index=True)
-    slowest = order[first][np.searchsorted(configurations, row)]
-    return msgspec.structs.replace(
-        gangs, latency_s=gangs.latency_s[slowest], bandwidth=gangs.bandwidth[slowest]
-    )
-
-
-def _corrections(wanted: Wanted, rows: _Rows, context: ShareContext) -> Column:
+def _corrections(wanted: Wanted, rows: Rows, context: ShareContext) -> Column:
     factors = np.ones(len(rows.row))
     if not any(context.corrections.values()):
         return factors

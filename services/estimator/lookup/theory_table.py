@@ -28,6 +28,8 @@ class TheoryTable(msgspec.Struct, frozen=True):
     """GPU type of each kind"""
     paths: list[tuple[Path, ...]]
     """measured paths of each kind"""
+    path: Whole
+    """of each kind, the first kind that has equal paths"""
     modules_index: Whole
     """by workload and kind; −1: theory knows nothing of it"""
     modules: list[Modules]
@@ -54,7 +56,7 @@ def theory_table(
     cluster: tuple[Node, ...] = (),
 ) -> TheoryTable:
     """`nodes`: of the question; `cluster`: others that may be there. Raises StoreUnavailable."""
-    codes, types, kind_of = _kinds(nodes, cluster, tuple(store.bandwidths().items()), law)
+    codes, types, kind_of, path = _kinds(nodes, cluster, tuple(store.bandwidths().items()), law)
     theory = store.theory(fingerprints)
     index, modules = _modules(theory, fingerprints, codes)
     batches = [theory[one].batch_size if one in theory else 0 for one in fingerprints]
@@ -62,6 +64,7 @@ def theory_table(
         kind=kind_of,
         gpu_types=[gpu_type for gpu_type, _ in codes],
         paths=[paths for _, paths in codes],
+        path=path,
         modules_index=index,
         modules=modules,
         batch_size=np.array([*batches, 0]),
@@ -80,6 +83,7 @@ def workload_theory(
         kind=np.arange(len(types)),
         gpu_types=list(types),
         paths=list(types.values()),
+        path=np.arange(len(types)),
         modules_index=index,
         modules=modules,
         batch_size=np.array([one.batch_size for one in theory.values()] or [0]),
@@ -106,15 +110,17 @@ def gangs_of(
     nodes: Whole,
     gpus: Whole,
     fewest: Whole | None = None,
+    path: Whole | None = None,
     share: Column | None = None,
 ) -> Gangs:
-    """A row a gang, each on the path of its kind.
+    """A row a gang.
 
-    `fewest`: GPUs of the node that has the fewest; None: all nodes have as many. `share`: samples that a GPU
-    takes of an iteration / batch size.
+    `fewest`: GPUs of the node that has the fewest; None: all nodes have as many. `path`: the kind whose path
+    it is on; None: its own. `share`: samples that a GPU takes of an iteration / batch size.
     """
     fewest = gpus // nodes if fewest is None else fewest
-    latency_s, bandwidth = exchange(table.paths, kind, nodes > 1, fewest=fewest, gpus=gpus)
+    path = kind if path is None else path
+    latency_s, bandwidth = exchange(table.paths, path, nodes > 1, fewest=fewest, gpus=gpus)
     return Gangs(
         modules=table.modules,
         which=table.modules_index[workload, kind],
@@ -134,8 +140,8 @@ def _kinds(
     cluster: tuple[Node, ...],
     bandwidths: tuple[tuple[GpuType, Bandwidth], ...],
     law: Law,
-) -> tuple[tuple[_Kind, ...], Mapping[GpuType, tuple[Path, ...]], Whole]:
-    """Kinds of the question's nodes by number, the paths of types, and the kind of each node."""
+) -> tuple[tuple[_Kind, ...], Mapping[GpuType, tuple[Path, ...]], Whole, Whole]:
+    """Kinds of the question's nodes by number, the paths of types, the kind of each node, and `path`."""
     measured = dict(bandwidths)
     alike: dict[tuple[object, ...], _Kind] = {}
     kinds = []
@@ -146,7 +152,9 @@ def _kinds(
         kinds.append(alike[look])
     codes = {kind: code for code, kind in enumerate(dict.fromkeys(kinds[: len(nodes)]))}
     kind_of = np.array([codes[kind] for kind in kinds[: len(nodes)]], dtype=np.int64)
-    return tuple(codes), _types(dict.fromkeys(kinds)), kind_of
+    paths = [paths for _, paths in codes]
+    path = np.array([paths.index(one) for one in paths], dtype=np.int64)
+    return tuple(codes), _types(dict.fromkeys(kinds)), kind_of, path
 
 
 def _kind(node: Node | None, measured: Mapping[GpuType, Bandwidth], law: Law) -> _Kind:

@@ -31,11 +31,20 @@ def test_throughputs_that_are_kept_are_those_that_would_be_computed() -> None:
         alike = Alike(
             workload=random.integers(0, 2, 20),
             kind=random.integers(0, 2, 20),
+            path=random.integers(0, 2, 20),
             nodes=nodes,
             gpus=nodes * fewest + random.integers(0, 3, 20) * (nodes > 1),
             fewest=fewest,
         )
-        gangs = gangs_of(table, alike.workload, alike.kind, nodes=nodes, gpus=alike.gpus, fewest=alike.fewest)
+        gangs = gangs_of(
+            table,
+            alike.workload,
+            alike.kind,
+            path=alike.path,
+            nodes=nodes,
+            gpus=alike.gpus,
+            fewest=alike.fewest,
+        )
         assert ideals.of(alike, table, MODELS, store).tolist() == per_gpu_throughput(gangs).tolist()
 
 
@@ -46,6 +55,7 @@ def test_a_shape_and_a_gang_of_it_have_the_same_throughput() -> None:
     alike = Alike(
         workload=np.ones(6, dtype=np.int64),
         kind=np.repeat([0, 1], 3),
+        path=np.repeat([0, 1], 3),
         nodes=np.array([one.nodes for one in shapes]),
         gpus=np.array([one.gpus for one in shapes]),
         fewest=np.full(6, 4),

@@ -17,7 +17,7 @@ from services.estimator.lookup.columns import Estimated, Wanted
 from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import Bandwidth, Correction
 from services.estimator.store.memory_store import MemoryStore
-from tests.services.estimator.estimator_builders import modules, node, observed, wanted, workload
+from tests.services.estimator.estimator_builders import GIGA, modules, node, observed, wanted, workload
 
 B = workload().batch_size
 NODES = (node("a0"), node("a1"), node("b0", "B"))
@@ -82,6 +82,28 @@ def test_all_exchange_over_the_slowest_path() -> None:
     assert 2 * B / on_b == pytest.approx((2 * B - 1) / B * big.forward_s + 1.0, rel=1e-3)
 
 
+def far_apart() -> MemoryStore:
+    """B is on a slow network; 1 GB of gradients takes 1 s to B, and a tenth of that between two A."""
+    store = MemoryStore(half_life_s=1e6)
+    big = {"parameters": 0.25 * GIGA, "update_s": 0.1}
+    store.keep(workload(), {GpuType("A"): replace(FAST, **big), GpuType("B"): replace(SLOW, **big)})
+    for name, speed in (("A", 10.0), ("B", 1.0)):
+        path = Path(distributed=True, gpus=1, latency_s=0.0, bandwidth=speed * GIGA)
+        found = Bandwidth(link=None, network=None, at=0.0, measurements=1, error=0.0, paths=(path,))
+        store.calibrate({GpuType(name): found})
+    return store
+
+
+def test_a_fast_card_waits_for_the_exchange_of_a_slow_one() -> None:
+    """B computes faster than A here, so that A, whose own card is fast, is the slowest node."""
+    store, place, pair = far_apart(), {"a0": 1, "b0": 1}, {"a0": 1, "a1": 1}
+    store.keep(workload(), {GpuType("B"): replace(FAST, parameters=0.25 * GIGA, forward_s=0.01)})
+    found = answer(wanted(pair, place, pair, nodes=NODES), store).throughput.tolist()
+    assert found[1] == pytest.approx(2 * B / (0.05 + 1.0 + 0.1))
+    assert found[0] == found[2] == pytest.approx(2 * B / (0.05 + 0.1 + 0.2 * 0.1 + 0.1)), "its own card"
+    assert answer(sharing(place, B, B), store).throughput == pytest.approx(found[1])
+
+
 def test_evidence_of_a_node_in_lockstep_counts_for_its_share_too() -> None:
     store = known_store()
     plain = answer(wanted({"a0": 1, "b0": 1}, nodes=NODES), store)
@@ -124,7 +146,7 @@ SHARES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 200)), min_size=1,
 
 @given(st.lists(SHARES, min_size=1, max_size=6))
 def test_many_questions_get_the_same_answers_together_as_alone(rows: list[list[tuple[int, int]]]) -> None:
-    store = known_store()
+    store = far_apart()
     names = ("a0", "a1", "b0")
     places = [dict(zip(names, (gpus for gpus, _ in row), strict=False)) for row in rows]
     taken = [
