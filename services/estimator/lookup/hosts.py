@@ -3,7 +3,10 @@
 A job that reads or launches much runs at unlike speeds in servers of unlike models, whatever the GPU type. So
 for such a type the type layer answers with what all servers of the node's own model showed together:
 
-    mean = Σ seconds · mean of a server / Σ seconds
+    mean = Σ w · mean of a server / Σ w
+
+with w the weight of what a server showed, faded to the time of the newest observation of them all (see
+`store.table`), so that a server's old evidence counts as little beside another's as beside its own.
 
 The servers are all nodes of the cluster, whichever of them a question is about. Types with one model of
 server need no pooling. What other models showed enters theory's factor instead (`residuals`).
@@ -20,7 +23,7 @@ import numpy.typing as npt
 from schemas.cluster import Node
 from schemas.ids import Fingerprint, GpuType
 from services.estimator.store.contract import Evidence, Keys, Store, entity
-from services.estimator.store.table import Whole
+from services.estimator.store.table import Whole, fading
 
 HostModel = tuple[GpuType, str]
 """a GPU type and a model of server that it stands in; an empty name: any model"""
@@ -97,17 +100,26 @@ def of_like_servers(
         distributed=distributed[row],
         size=size[row],
     )
-    return _together(store.find(keys), begin)
+    return _together(store.find(keys), begin, row, store.half_life_s)
 
 
-def _together(evidence: Evidence, start: Whole) -> Evidence:
+def _together(evidence: Evidence, start: Whole, group: Whole, half_life_s: float) -> Evidence:
     """Evidence pooled by group of adjacent rows. `start`: first row of each group, none is empty."""
     seen = evidence.count > 0
-    seconds = np.where(seen, evidence.seconds, 0.0)
-    first = np.where(seen, seconds * evidence.mean, 0.0)
-    second = np.where(seen, seconds * (evidence.variance + evidence.mean**2), 0.0)
-    total = np.add.reduceat(seconds, start)
-    weight = np.where(total > 0, total, np.nan)
-    mean = np.add.reduceat(first, start) / weight
-    variance = np.maximum(np.add.reduceat(second, start) / weight - mean**2, 0.0)
-    return Evidence(np.add.reduceat(evidence.count, start), total, mean, variance)
+    newest = np.maximum.reduceat(np.where(seen, evidence.seen_at, -np.inf), start)
+    weight = np.zeros(len(seen))
+    times = zip(newest[group[seen]].tolist(), evidence.seen_at[seen].tolist(), strict=True)
+    weight[seen] = evidence.weight[seen] * [fading(last, own, half_life_s) for last, own in times]
+    first = np.where(seen, weight * evidence.mean, 0.0)
+    second = np.where(seen, weight * (evidence.variance + evidence.mean**2), 0.0)
+    total = np.add.reduceat(weight, start)
+    known = np.where(total > 0, total, np.nan)
+    mean = np.add.reduceat(first, start) / known
+    return Evidence(
+        count=np.add.reduceat(evidence.count, start),
+        seconds=np.add.reduceat(evidence.seconds, start),
+        weight=total,
+        seen_at=newest,
+        mean=mean,
+        variance=np.maximum(np.add.reduceat(second, start) / known - mean**2, 0.0),
+    )

@@ -81,6 +81,10 @@ class Evidence(msgspec.Struct, frozen=True):
     count: npt.NDArray[np.int64]
     seconds: Column
     """running time observed"""
+    weight: Column
+    """of these seconds, what still counted at `seen_at`"""
+    seen_at: Column
+    """cluster time of the newest observation"""
     mean: Column
     """samples/s per GPU, weighted by length and by age"""
     variance: Column
@@ -139,6 +143,11 @@ class Theory(msgspec.Struct, frozen=True):
 
 class Store(Protocol):
     """Every method raises StoreUnavailable."""
+
+    @property
+    def half_life_s(self) -> float:
+        """Cluster seconds after which an observation counts half."""
+        ...
 
     def add(
         self, observations: Sequence[ThroughputObserved], now: float = FOREVER, earlier_s: float = 0.0

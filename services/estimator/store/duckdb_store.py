@@ -82,6 +82,10 @@ class DuckDbStore:
             self.close()
             raise
 
+    @property
+    def half_life_s(self) -> float:
+        return self._memory.half_life_s
+
     # ---- evidence
 
     def add(

@@ -37,6 +37,7 @@ from services.estimator.store.table import (
     FOREVER,
     SECOND,
     SECONDS,
+    SEEN_AT,
     WEIGHT,
     Codes,
     Observations,
@@ -64,7 +65,7 @@ class MemoryStore:
         """when the newest observation of each workload was made"""
         self.theories: dict[Fingerprint, Theory] = {}
         self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
-        self._half_life_s = half_life_s
+        self.half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
         self._coded: dict[tuple[str, tuple[str, ...]], Whole] = {}
         """codes of the places, by layer and list of places"""
@@ -115,7 +116,7 @@ class MemoryStore:
             seconds=[seen.seconds for seen in twice],
             throughput=[seen.throughput for seen in twice],
         )
-        self.table.add(rows, self._half_life_s, now)
+        self.table.add(rows, self.half_life_s, now)
 
     def enter(
         self,
@@ -187,11 +188,15 @@ class MemoryStore:
         found = Evidence(
             count=np.zeros(len(rows), dtype=np.int64),
             seconds=np.zeros(len(rows)),
+            weight=np.zeros(len(rows)),
+            seen_at=np.zeros(len(rows)),
             mean=np.full(len(rows), np.nan),
             variance=np.full(len(rows), np.nan),
         )
         found.count[seen] = sums[:, COUNT]
         found.seconds[seen] = sums[:, SECONDS]
+        found.weight[seen] = sums[:, WEIGHT]
+        found.seen_at[seen] = sums[:, SEEN_AT]
         found.mean[seen] = mean
         found.variance[seen] = np.maximum(sums[:, SECOND] / sums[:, WEIGHT] - mean**2, 0.0)
         return found

@@ -233,6 +233,14 @@ def test_evidence_of_servers_of_one_model_is_pooled_by_length() -> None:
     assert list(found.variance) == pytest.approx([200.0])
 
 
+def test_old_evidence_of_one_server_fades_beside_new_evidence_of_another() -> None:
+    store, other = MemoryStore(half_life_s=100.0), hosted("a4", "old")
+    old, new = ([observed(name, throughput=60.0 * n, at=100.0 * n)] * 3 for n, name in ((1, "a0"), (2, "a1")))
+    found = answer(wanted({"a4": 1}, nodes=(*HOSTED, other)), *old, *new, store=store)
+    assert layers(found) == ["type"]
+    assert list(found.throughput) == pytest.approx([(0.5 * 60 + 120) / 1.5])
+
+
 def test_a_server_that_is_alone_with_its_model_is_not_taken_for_another() -> None:
     found = answer(wanted({"b0": 1}, nodes=HOSTED), *[observed("a3", throughput=60.0)] * 3)
     assert np.isnan(found.throughput).all()
