@@ -9,13 +9,13 @@ import numpy as np
 from schemas.calibration import Path
 from schemas.ids import Fingerprint, GpuType
 from services.estimator.lookup.theory_table import TheoryTable, gangs_of, workload_theory
-from services.estimator.store.contract import Shape, Store
+from services.estimator.store.contract import WORKLOADS_IN_MEMORY, Shape, Store
 from services.estimator.store.table import Whole
 from services.estimator.theory.formula import Gangs, per_gpu_throughput
 from shared.domain.iteration import Column
 
 KEPT_MAX = 100_000
-"""throughputs that are kept; once there are more, all are forgotten"""
+"""throughputs that are kept; once there are more, or too many workloads, all are forgotten"""
 
 Paths = tuple[Path, ...]
 _Counts = tuple[int, int, int]
@@ -108,7 +108,7 @@ class Ideals:
         return [known.get(one.gpu_type, nothing).get(_counts(one)) for one in shapes]
 
     def _make_room(self) -> None:
-        if self._count > self._limit:
+        if self._count > self._limit or len(self._kept) > WORKLOADS_IN_MEMORY:
             self._kept, self._count = {}, 0
 
     def _known(self, fingerprint: Fingerprint, gpu_type: GpuType, paths: Paths, store: Store) -> _Known:

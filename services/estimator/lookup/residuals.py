@@ -26,7 +26,14 @@ from schemas.ids import Fingerprint
 from services.estimator.lookup.hosts import HostModel, Hosts, of_like_servers
 from services.estimator.lookup.ideals import Ideals
 from services.estimator.lookup.theory_table import TheoryTable
-from services.estimator.store.contract import Evidence, Revision, Shape, Store, size_of
+from services.estimator.store.contract import (
+    WORKLOADS_IN_MEMORY,
+    Evidence,
+    Revision,
+    Shape,
+    Store,
+    size_of,
+)
 from services.estimator.store.table import Whole
 from shared.domain.iteration import Column
 
@@ -140,6 +147,8 @@ class Residuals:
         if question not in self._kept:
             self._kept = {**dict(list(self._kept.items())[-PLACES_KEPT + 1 :]), question: _PlacesCache()}
         kept = self._kept[question]
+        if len(kept.seen) > WORKLOADS_IN_MEMORY:
+            kept.seen.clear()
 
         def seen(fingerprint: Fingerprint) -> SufficientStatistics | None:
             changes, one = store.changes(fingerprint), kept.seen.get(fingerprint)

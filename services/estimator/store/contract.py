@@ -26,6 +26,10 @@ RUNNING = 64
 """observations of a workload on a type from which its loading is refined"""
 
 
+WORKLOADS_IN_MEMORY = 5_000
+"""workloads of which a store of record, and lookups, keep what they have read or computed"""
+
+
 class StoreUnavailable(OSError):
     """The store cannot be opened, read or written; the text names the file and what to do."""
 

@@ -23,6 +23,7 @@ from schemas.measurements import TimeModules
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,
+    WORKLOADS_IN_MEMORY,
     Bandwidth,
     Correction,
     Evidence,
@@ -50,9 +51,6 @@ from services.estimator.store.tables import (
 )
 from shared.runtime.damage import Damaged
 from shared.runtime.interruption import interruptible
-
-WORKLOADS_IN_MEMORY = 5_000
-"""workloads whose rows are kept in memory; the one read first is dropped first"""
 
 Writes = list[tuple[Mapping[str, Sequence[Row]], Sequence[Fingerprint]]]
 """rows by table, and the workloads that they are of"""
@@ -245,7 +243,7 @@ class DuckDbStore:
         self._memory.observed_at |= dict(file.execute(_OBSERVED_AT).fetchall())
 
     def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
-        """Bring what the file has of these workloads into memory."""
+        """Bring what the file has of these workloads into memory; of too many, those read first leave it."""
         missing = list(dict.fromkeys(one for one in fingerprints if one not in self._loaded))
         if not missing:
             return
@@ -260,6 +258,7 @@ class DuckDbStore:
                 for fingerprint, gpu_type, refined in _select(file, "loading", missing).fetchall()
             ]
             corrections = _select(file, "corrections", missing).fetchall()
+        self._memory.load(missing)
         self._memory.enter(
             evidence["fingerprint"].tolist(),
             list(zip(evidence["layer"], evidence["place"], strict=True)),

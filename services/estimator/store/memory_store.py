@@ -73,7 +73,9 @@ class MemoryStore:
         """shapes by workload, with their keys in the table"""
         self._in_order: dict[Fingerprint, tuple[tuple[Shape, ...], Whole]] = {}
         """shapes by workload in order, with their rows in the table"""
-        self._changes = self._calibrated = 0
+        self._changes = self._calibrated = self._forgot = 0
+        self._loaded: dict[Fingerprint, int] = {}
+        """the count of changes when a workload was read from a file"""
         self._changed: dict[Fingerprint, int] = {}
         """the count of changes after the last one of each workload"""
         self._evidence_changed: dict[Fingerprint, dict[GpuType, int]] = {}
@@ -170,13 +172,19 @@ class MemoryStore:
     def revision(self, fingerprint: Fingerprint, gpu_types: Collection[GpuType]) -> Revision:
         evidence = self._evidence_changed.get(fingerprint, {})
         theory = self._theory_changed.get(fingerprint, {})
+        least = self._loaded.get(fingerprint, self._forgot)
         return Revision(
-            max([evidence.get(one, 0) for one in gpu_types], default=0),
-            max([theory.get(one, 0) for one in gpu_types] + [self._calibrated]),
+            max([evidence.get(one, 0) for one in gpu_types] + [least]),
+            max([theory.get(one, 0) for one in gpu_types] + [least, self._calibrated]),
         )
 
     def changes(self, of: Fingerprint | None = None) -> int:
-        return self._changes if of is None else max(self._changed.get(of, 0), self._calibrated)
+        return self._changes if of is None else max(self._changed.get(of, self._forgot), self._calibrated)
+
+    def load(self, fingerprints: Iterable[Fingerprint]) -> None:
+        """Note that what the store has of these workloads is read from a file now."""
+        for one in fingerprints:
+            self._loaded[one] = self._change(one)
 
     def find(self, keys: Keys) -> Evidence:
         workload = self._workloads.of(keys.fingerprints)[keys.workload]
@@ -231,12 +239,16 @@ class MemoryStore:
         return keys_of(workload, place, distributed, np.array([row[4] for row in rows], dtype=np.int64))
 
     def forget(self, fingerprints: Sequence[Fingerprint]) -> None:
+        """Keep nothing of these workloads, except when they were observed last."""
         self.table.drop(self._workloads.of(fingerprints))
+        self._workloads.drop(fingerprints)
         self._in_order.clear()
+        self._forgot = self._changes = self._changes + 1  # more than any of their counts, which go too
         for one in fingerprints:
-            now = self._change(one)
-            for changed in (self._evidence_changed, self._theory_changed):
-                changed[one] = dict.fromkeys(changed.get(one, ()), now)
+            self._loaded.pop(one, None)
+            self._changed.pop(one, None)
+            self._evidence_changed.pop(one, None)
+            self._theory_changed.pop(one, None)
             self._shapes.pop(one, None)
             self.theories.pop(one, None)
             self._pools.pop(one, None)

@@ -43,14 +43,24 @@ class Observations(msgspec.Struct, frozen=True):
 
 
 class Codes:
-    """Names by number, in the order in which they came."""
+    """Names by number. A name gets the first number that is free."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
+        self._free: list[int] = []
+        """numbers of names that were dropped"""
 
     def of(self, names: Iterable[str]) -> Whole:
         codes = self._codes
-        return np.array([codes.setdefault(name, len(codes)) for name in names], dtype=np.int64)
+        found = [codes[name] if name in codes else self._new(name) for name in names]
+        return np.array(found, dtype=np.int64)
+
+    def _new(self, name: str) -> int:
+        code = self._codes[name] = self._free.pop() if self._free else len(self._codes)
+        return code
+
+    def drop(self, names: Iterable[str]) -> None:
+        self._free += [self._codes.pop(name) for name in names if name in self._codes]
 
 
 def keys_of(workload: Whole, place: Whole, distributed: npt.NDArray[np.bool_], size: Whole) -> Whole:

@@ -273,6 +273,35 @@ def test_a_file_that_is_opened_again_gives_the_same(tmp_path: object) -> None:
     again.close()
 
 
+def test_what_is_kept_does_not_grow_with_the_workloads_that_were_ever_seen(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 3
+    for module in ("store.duckdb_store", "lookup.residuals", "lookup.ideals"):
+        monkeypatch.setattr(f"services.estimator.{module}.WORKLOADS_IN_MEMORY", most)
+    monkeypatch.setattr("services.estimator.lookup.residuals.COMMON_WORKLOADS", most)
+    store, residuals, alone = DuckDbStore(f"{tmp_path}/store.duckdb", 1e6), Residuals(), known(*MODELS)
+    models = [f"m{number}" for number in range(10)]
+    for number, model in enumerate([*models, *models]):
+        seen = observed(
+            configuration={"a0": 1 + number // 10},
+            throughput=80.0,
+            model=model,
+            at=float(number),
+            seconds=9.0,
+        )
+        for each in (store, alone):
+            each.keep(workload(model), {A: modules()})
+            each.add([seen])
+        asked = wanted({"a0": 8}, {"a0": 4, "a1": 4}, nodes=NODES, model=model)
+        kept = estimate(asked, store, NEVER, residuals=residuals).throughput.tolist()
+        assert kept == estimate(asked, alone, NEVER).throughput.tolist()
+    [of_places], memory = residuals._kept.values(), store._memory
+    for one in (of_places.seen, residuals.ideals._kept, memory._changed, memory._workloads._codes):
+        assert len(one) <= 2 * most
+    store.close()
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(1, 64), st.floats(0.4, 2.5)), min_size=1, max_size=9)
 )

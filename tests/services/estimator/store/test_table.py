@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.estimator.store import distinct
-from services.estimator.store.table import COUNT, SECONDS, SEEN_AT, WEIGHT, Observations, Table, keys_of
+from services.estimator.store.table import (
+    COUNT,
+    SECONDS,
+    SEEN_AT,
+    WEIGHT,
+    Codes,
+    Observations,
+    Table,
+    keys_of,
+)
 
 HALF_LIFE_S = 100.0
 Row = tuple[int, ...]
@@ -72,6 +81,13 @@ def test_a_workload_that_is_dropped_leaves_the_others() -> None:
     table.drop(np.array([0]))
     table.add(seen((key(2), 0.0, 1.0, 1.0)), HALF_LIFE_S)
     assert table.find(np.array([key(0), key(1), key(2)]))[:, COUNT].tolist() == [0.0, 1.0, 1.0]
+
+
+def test_the_number_of_a_name_that_is_dropped_is_used_again() -> None:
+    codes = Codes()
+    codes.of(["a", "b", "c"])
+    codes.drop(["b", "unknown"])
+    assert codes.of(["d", "a", "c", "e"]).tolist() == [1, 0, 2, 3]
 
 
 def test_there_is_room_for_any_number_of_rows() -> None:
