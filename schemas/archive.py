@@ -4,6 +4,7 @@ import msgspec
 
 from schemas.accuracy import Execution
 from schemas.calibration import BandwidthRow
+from schemas.cluster import Node
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
@@ -11,9 +12,10 @@ from schemas.numbers import MOST, Amount, Rate, Tally, WholeNumber
 from schemas.samples import ThroughputObserved
 from schemas.upgrades import upgraded
 
-VERSION = 2
+VERSION = 3
 READABLE = range(1, VERSION + 1)
-"""format versions that can be read; version 1 is of 0.1.0, with GPUs by node in place of gangs"""
+"""format versions that can be read; version 1 is of 0.1.0, with GPUs by node in place of gangs; version 2
+has no nodes"""
 NAMED = ("model", "dataset", "batch_size", "optimizer", "code_version")
 """fields of a workload, in the order in which its fingerprint has them"""
 ROUNDING = 1e-3
@@ -67,11 +69,17 @@ class BandwidthLine(Line, frozen=True, kw_only=True, tag="bandwidth"):
     row: BandwidthRow
 
 
+class NodeLine(Line, frozen=True, kw_only=True, tag="node"):
+    """A node that the exporting stack had; its model of server says whose evidence its own counts for."""
+
+    node: Node
+
+
 class ExecutionLine(Line, frozen=True, kw_only=True, tag="execution"):
     execution: Execution
 
 
-Entry = ObservationLine | TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | ExecutionLine
+Entry = ObservationLine | TheoryLine | LoadingLine | CorrectionLine | BandwidthLine | NodeLine | ExecutionLine
 
 _header = msgspec.json.Decoder(Header)
 _entry = msgspec.json.Decoder(Entry)

@@ -294,7 +294,8 @@ class Estimator:
             case Calibrate(measure=True):
                 return [Work(MeasurePaths(ticket=asked.ticket, nodes=tuple(self._alive()), now=now))]
             case ShowAccuracy() | Calibrate() | ExportStore() | ImportStore() as question:
-                return [*self._flush(now), Work(ReadStore(asked.ticket, question, now))]
+                task = ReadStore(asked.ticket, question, now, self._nodes().cluster)
+                return [*self._flush(now), Work(task)]
             case _:
                 reason = f"the estimator does not answer {type(asked.question).__name__}"
                 return [Reply(asked.ticket, Refused(reason=reason))]

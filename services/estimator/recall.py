@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from schemas.archive import header_of, workload_of
+from schemas.archive import NodeLine, entry_of, header_of, workload_of
 from schemas.calibration import Ring
 from schemas.cluster import Node
 from schemas.ids import GpuType
@@ -38,8 +38,10 @@ class UnreadableExport(ValueError):
 class Recall:
     """Answers as the estimator does, from observations and, where there are none, from theory."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, cluster: tuple[Node, ...] = ()) -> None:
+        """`cluster`: the nodes that the observations are of, as far as they are known."""
         self._store = store
+        self._cluster = cluster
         self._residuals = Residuals()
 
     def workloads(self) -> list[Workload]:
@@ -49,7 +51,7 @@ class Recall:
     def throughput(self, workload: Workload, nodes: Sequence[Node], gang: Gang) -> float:
         """samples/s of the whole gang; NaN: nothing is known. `nodes`: of the gang's members, in order."""
         wanted = of_gang(workload.fingerprint, nodes, gang, workload.batch_size)
-        answer = estimate(wanted, self._store, ANY_EVIDENCE, residuals=self._residuals)
+        answer = estimate(wanted, self._store, ANY_EVIDENCE, cluster=self._cluster, residuals=self._residuals)
         return float(answer.throughput[0])
 
     def modules(self, workload: Workload, gpu_type: GpuType) -> TimeModules | None:
@@ -77,10 +79,11 @@ def recalled(export: Iterable[bytes]) -> Recall:
         header_of(next(lines, b""))
     except ValueError as error:
         raise UnreadableExport(1, str(error)) from None
-    store, first = MemoryStore(NO_AGEING_S), 2
+    store, nodes, first = MemoryStore(NO_AGEING_S), list[Node](), 2
     while page := tuple(islice(lines, LINES_AT_ONCE)):
         taken = enter(store, ImportStore(lines=page))
         if taken.wrong is not None:
             raise UnreadableExport(first + taken.wrong[0], taken.wrong[1])
+        nodes += [one.node for one in map(entry_of, page) if isinstance(one, NodeLine)]
         first += len(page)
-    return Recall(store)
+    return Recall(store, tuple(nodes))

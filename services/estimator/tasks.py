@@ -66,6 +66,8 @@ class ReadStore(msgspec.Struct, frozen=True):
     """None: the core itself asks"""
     question: ShowAccuracy | Calibrate | ExportStore | ImportStore
     now: float
+    cluster: tuple[Node, ...] = ()
+    """as in `Estimate`, for an export"""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

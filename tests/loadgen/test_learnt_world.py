@@ -2,16 +2,17 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loadgen.world import LearntWorld
-from schemas.archive import Header, encoded
+from schemas.archive import VERSION, Header, encoded
 from schemas.calibration import Ring
 from schemas.placement import Gang, Proportional
 from schemas.questions import ExportStore
 from schemas.settings import Settings
 from services.agent.work.world import DoesNotFit
-from services.estimator.recall import Recall
+from services.estimator.recall import Recall, recalled
 from services.estimator.store.archive import page
 from services.estimator.store.memory_store import MemoryStore
 from shared.runtime.files import InvalidFile
@@ -47,6 +48,24 @@ def test_observations_win_over_theory() -> None:
     assert rate(world, {"a0": 1}) == pytest.approx(50.0)
     assert 2 * 50.0 < rate(world, {"a0": 2}) < 2 * 100.0  # theory: 1 s an iteration, and what one GPU showed
     assert rate(world, {"a1": 1}) == pytest.approx(50.0)  # the type's
+
+
+def test_servers_run_as_others_of_their_model_did() -> None:
+    """a0 and a1 are of one model, a2 and a3 of another; neither a1 nor a3 ever ran a job."""
+    cluster = [
+        msgspec.structs.replace(node(name), server=model, address="10.0.0.1")
+        for name, model in (("a0", "old"), ("a1", "old"), ("a2", "new"), ("a3", "new"))
+    ]
+    made = store()
+    made.add([observed("a2", throughput=90.0)])
+    exported = page(made, ExportStore(), cluster).lines
+    assert not any(b"10.0.0.1" in line for line in exported)
+    world = LearntWorld(recalled([encoded(Header(version=VERSION)), *exported]), seed=1)
+    rates = [
+        world.stretch(spec(), [one], Gang.of({one.node_id: 1}), key="p", index=0).throughput
+        for one in cluster
+    ]
+    assert rates == pytest.approx([50.0, 50.0, 90.0, 90.0])
 
 
 def test_unlike_shares_run_as_the_store_would_estimate_them() -> None:

@@ -12,6 +12,7 @@ from schemas.archive import (
     ExecutionLine,
     Line,
     LoadingLine,
+    NodeLine,
     ObservationLine,
     TheoryLine,
     encoded,
@@ -19,6 +20,7 @@ from schemas.archive import (
     workload_of,
 )
 from schemas.calibration import BandwidthRow
+from schemas.cluster import Node
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
 from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import Bandwidth, Correction, Loading, Store, usable
@@ -34,14 +36,14 @@ THEORY, LOG = 2**50, 2**51
 OfWorkload = TheoryLine | LoadingLine | CorrectionLine
 
 
-def page(store: Store, asked: ExportStore) -> StorePage:
-    """A page of the export. Raises StoreUnavailable.
+def page(store: Store, asked: ExportStore, cluster: Sequence[Node] = ()) -> StorePage:
+    """A page of the export; `cluster`: all nodes that ever joined. Raises StoreUnavailable.
 
     It skips nothing, whatever comes between two pages: a line keeps its place, or moves to a later one.
     """
     lines: list[bytes] = []
     size = 0
-    for place, line in _placed(store, asked.after, asked.limit):
+    for place, line in _placed(store, cluster, asked.after, asked.limit):
         lines.append(encoded(line))
         size += len(lines[-1])
         if len(lines) == asked.limit or size >= PAGE_BYTES:
@@ -49,20 +51,20 @@ def page(store: Store, asked: ExportStore) -> StorePage:
     return StorePage(lines=tuple(lines), next=None)
 
 
-def _placed(store: Store, after: int, limit: int) -> Iterator[tuple[int, Line]]:
+def _placed(store: Store, cluster: Sequence[Node], after: int, limit: int) -> Iterator[tuple[int, Line]]:
     """Lines from a place on, with their places; of observations and executions at most `limit`."""
     if after < THEORY:
         seen = [ObservationLine(seen=one) for one in store.observations(after, limit)]
         yield from enumerate(seen, start=max(after, store.dropped()))
     if after < LOG:
         first = max(after, THEORY)
-        yield from enumerate(islice(_known(store), first - THEORY, None), start=first)
+        yield from enumerate(islice(_known(store, cluster), first - THEORY, None), start=first)
     first = max(after, LOG)
     log = [ExecutionLine(execution=one) for one in store.logged(first - LOG, limit)]
     yield from enumerate(log, start=first)
 
 
-def _known(store: Store) -> Iterator[Line]:
+def _known(store: Store, cluster: Sequence[Node]) -> Iterator[Line]:
     for fingerprint, theory in sorted(store.theory(store.workloads()).items()):
         for gpu_type, modules in sorted(theory.modules.items()):
             yield TheoryLine(fingerprint=fingerprint, gpu_type=gpu_type, modules=modules)
@@ -72,10 +74,15 @@ def _known(store: Store) -> Iterator[Line]:
             yield CorrectionLine(fingerprint=fingerprint, gpu_types=gpu_types, **msgspec.structs.asdict(one))
     for gpu_type, known in sorted(store.bandwidths().items()):
         yield BandwidthLine(row=BandwidthRow(gpu_type=gpu_type, **msgspec.structs.asdict(known)))
+    for node in cluster:
+        yield NodeLine(node=msgspec.structs.replace(node, address="", until=None))
 
 
 def enter(store: Store, asked: ImportStore, now: float = FOREVER) -> Imported:
-    """Import the whole page, or nothing if a line cannot be read. Raises StoreUnavailable."""
+    """Import the whole page, or nothing if a line cannot be read. Raises StoreUnavailable.
+
+    Nodes are not imported: those of a stack are those that join it.
+    """
     entries: list[Entry] = []
     for index, line in enumerate(asked.lines):
         try:

@@ -181,7 +181,7 @@ class StoreWorkers:
             case Calibrate():
                 answer = self._calibration({})
             case ExportStore() as question:
-                answer = page(self._store, question)
+                answer = page(self._store, question, task.cluster)
             case ImportStore() as question:
                 answer = enter(self._store, question, task.now)
         return tasks.Answered(task.ticket, answer)

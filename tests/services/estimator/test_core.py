@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from schemas.accuracy import AccuracyReport
+from schemas.archive import NodeLine, entry_of
 from schemas.base import Event, Sample
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
@@ -19,7 +20,18 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
 from schemas.plans import Layer
-from schemas.questions import Calibrate, EstimateQuestion, Estimates, Refused, ShowAccuracy, ShowStatus
+from schemas.questions import (
+    Calibrate,
+    EstimateQuestion,
+    Estimates,
+    ExportStore,
+    Imported,
+    ImportStore,
+    Refused,
+    ShowAccuracy,
+    ShowStatus,
+    StorePage,
+)
 from schemas.samples import ThroughputObserved
 from services.estimator.core import BATCH, Estimator
 from services.estimator.lookup.layers import EvidenceThreshold
@@ -228,6 +240,16 @@ def test_a_correction_is_to_the_estimate_that_the_planner_gets() -> None:
     driver.perform(driver.core.wake(1e9))
     [known] = driver.store.theory([observed().fingerprint]).values()
     assert known.corrections["A"].factor == pytest.approx(1.0)
+
+
+def test_an_export_has_all_nodes_that_joined_and_an_import_passes_over_them() -> None:
+    lost = NodeLost(at=1.0, node_id=NodeId("a1"))
+    driver = Driver().tell(joined(), joined(node("a1")), lost, Asked(1, ExportStore()))
+    [exported] = driver.replies
+    assert isinstance(exported, StorePage)
+    assert [entry_of(line) for line in exported.lines] == [NodeLine(node=node(one)) for one in ("a0", "a1")]
+    driver.tell(Asked(1, ImportStore(lines=exported.lines)))
+    assert driver.replies[-1] == Imported(entered=0, known=2)
 
 
 def test_a_gang_with_an_unknown_node_teaches_nothing() -> None:
