@@ -206,31 +206,35 @@ def _observed(
         return shapes, tuple([ObservedShape(shape, "") for shape in shapes]), mean
     alike = [index for index, shape in enumerate(shapes) if shape.gpu_type not in unlike]
     rows, means = [ObservedShape(shapes[index], "") for index in alike], [mean[alike]]
-    for kind, (gpu_type, server) in enumerate(hosts.place):
-        own = [shape for shape in shapes if shape.gpu_type == gpu_type]
-        if own:
-            shown = _of_servers(fingerprint, own, kind, context)
-            rows += [
-                ObservedShape(shape, server)
-                for shape, one in zip(own, shown.count.tolist(), strict=True)
-                if one
-            ]
-            means.append(shown.mean[shown.count > 0])
+    of_servers = [
+        (kind, shape)
+        for kind, (gpu_type, _) in enumerate(hosts.place)
+        for shape in shapes
+        if shape.gpu_type == gpu_type
+    ]
+    if of_servers:
+        shown = _of_servers(fingerprint, of_servers, context)
+        rows += [
+            ObservedShape(shape, hosts.place[kind][1])
+            for (kind, shape), one in zip(of_servers, shown.count.tolist(), strict=True)
+            if one
+        ]
+        means.append(shown.mean[shown.count > 0])
     return shapes, tuple(rows), np.concatenate(means)
 
 
 def _of_servers(
-    fingerprint: Fingerprint, shapes: Sequence[Shape], kind: int, context: LookupContext
+    fingerprint: Fingerprint, rows: Sequence[tuple[int, Shape]], context: LookupContext
 ) -> Evidence:
-    """The pooled evidence of the servers of a kind, a row a shape; `shapes` are all of the kind's type."""
-    nodes = np.array([shape.nodes for shape in shapes], dtype=np.int64)
-    gpus = np.array([shape.gpus for shape in shapes], dtype=np.int64)
+    """The pooled evidence of the servers of a kind, for each kind and shape of `rows`."""
+    nodes = np.array([shape.nodes for _, shape in rows], dtype=np.int64)
+    gpus = np.array([shape.gpus for _, shape in rows], dtype=np.int64)
     return of_like_servers(
         context.hosts,
         context.store,
         [fingerprint],
         workload=np.zeros_like(nodes),
-        kind=np.full_like(nodes, kind),
+        kind=np.array([kind for kind, _ in rows], dtype=np.int64),
         distributed=nodes > 1,
         size=np.where(nodes > 1, size_of(nodes, gpus), gpus),
     )
