@@ -17,6 +17,7 @@ from schemas.events import (
     JobPreempted,
     JobRejected,
     JobStarted,
+    JobTypeProfiled,
     NodeEvent,
     Outcome,
     PlacementRefused,
@@ -153,7 +154,9 @@ _OWN_FOLDS: Mapping[type[Event], Callable[[State, Any, int], Iterator[End]]] = {
     JobRejected: _ended,
 }
 
-FOLDS: frozenset[type[Event]] = frozenset({*ledger.FOLDS, *history.FOLDS, *_OWN_FOLDS, GangFormed})
+FOLDS: frozenset[type[Event]] = frozenset(
+    {*ledger.FOLDS, *history.FOLDS, *_OWN_FOLDS, GangFormed, JobTypeProfiled}
+)
 """facts that the monitor folds"""
 
 QUIET = frozenset(kind for kind in FOLDS if kind not in _OWN_FOLDS and not issubclass(kind, NodeEvent))

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from schemas.base import Event, Message, Question
-from schemas.events import JobCompleted, NodeDrained, NodeRestored, Outcome, PreemptReason
+from schemas.events import FACTS, JobCompleted, NodeDrained, NodeRestored, Outcome, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.plans import LeftOut, Waiting
@@ -20,6 +20,7 @@ from schemas.questions import (
     ShowTimeline,
 )
 from schemas.views import NodePage
+from services.monitor.folds import FOLDS
 from tests.fact_builders import (
     JOB,
     NODE,
@@ -354,3 +355,8 @@ def test_plans_of_an_older_leader_and_old_plans_are_not_shown() -> None:
 
 def test_the_runs_of_an_unknown_job_are_refused() -> None:
     assert World().ask(ListRuns(job_id=JobId("x"))) == Refused(reason="job x is not known")
+
+
+def test_the_facts_of_a_job_are_all_that_name_it() -> None:
+    naming = {kind for kind in FACTS.values() if "job_id" in kind.__struct_fields__}
+    assert naming <= FOLDS
