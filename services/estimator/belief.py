@@ -21,6 +21,10 @@ ENDED_KEPT = 10_000
 """gangs that have ended, the last, whose observations are still believed: samples may come late"""
 
 
+ENDS = frozenset({WorkerStopped, JobPreempted, JobCompleted, JobFailed, NodeLost})
+"""facts that end gangs"""
+
+
 class Ordered(NamedTuple):
     """What observations of a gang have in common, and the time of the order to its leader."""
 
@@ -39,13 +43,15 @@ class Belief:
 
     def note(self, known: Executions, fact: Event) -> None:
         """Note the gangs that a fact ends; `known`: before the fact."""
+        if type(fact) not in ENDS:  # most facts
+            return
         match fact:
             case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
                 ended = [known.running.get(fact.placement_id, {})]
             case NodeLost():
                 ended = [own for own in known.running.values() if fact.node_id in own]
             case _:
-                return
+                raise AssertionError(fact)
         for own in ended:
             for leader, one in own.items():
                 self._ended[one.order.placement_id, leader] = _ordered(one.order)

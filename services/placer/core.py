@@ -56,7 +56,7 @@ class Placer:
             return []
         events = fold(self.state, message) + self._converged(message.at)
         self._watch_starts(now)
-        return _published(_ordered_at(now, event) for event in events)
+        return _published(_ordered_at(now, event) for event in events) if events else []
 
     def next_wakeup(self) -> float | None:
         """When the next placement that is coming up reaches its time limit."""

@@ -194,7 +194,7 @@ class Profiler:
         types = self._types_there()
         for job_id in job_ids:
             job = self.state.profiled.get(job_id)
-            if job is not None and lacks_open_type(job, types):
+            if job is not None and lacks_open_type(job, self.state, types):
                 self._late[job_id] = None
             else:
                 self._late.pop(job_id, None)

@@ -90,10 +90,10 @@ def needs_of(job: KnownJob, state: State, fits: Modules, types: Types, patience:
     return Needs(usable=usable, excluded=excluded, failed=failed, wanted=tuple(wanted), pending=pending)
 
 
-def lacks_open_type(job: KnownJob, types: Types) -> bool:
+def lacks_open_type(job: KnownJob, state: State, types: Types) -> bool:
     """Whether a node is open of a type on which a profiled job could be measured, and was not."""
     allowed = types.open.intersection(job.spec.gpu_types) if job.spec.gpu_types else types.open
-    return not allowed - job.types <= job.excluded.keys()
+    return any(_exclusion(job, state, gpu_type) is None for gpu_type in allowed - job.types)
 
 
 def can_be_measured(job: KnownJob, state: State) -> bool:
