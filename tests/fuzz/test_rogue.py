@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from loadgen.simulation import simulate
 from schemas.base import Event
@@ -29,6 +30,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.settings import Settings
 from services.agent.core import Agent
 from services.table import OF_NODE
+from shared.domain.core import Publish
 from shared.runtime.bus.contract import Record
 from shared.runtime.service import Service
 from shared.runtime.shell.handling import Handling
@@ -47,7 +49,8 @@ ROOM = 100
 TYPES = (GpuType("titan-xp"), GpuType("rtx-3090"))
 SAID: set[type[Event]] = {WorkerStarted, WorkerCheckpointed, WorkerStopped, ProfileMeasured, ProfileFailed}
 NOT_OF_WORK = {"node.joined", "node.drained", "node.gpus-withheld"}
-
+CONCLUDE = {"profiler", "placer", "monitor"}
+"""services that publish what they conclude from facts of agents"""
 
 IGNORED = {ROGUE, "revision", "fact_seqs"}
 """in the monitor's state: its count of changes, and the sequences of facts with a job's id"""
@@ -126,6 +129,20 @@ def test_a_false_fact_about_others_work_hides_no_true_fact_after_it(name: str) -
     assert state_of(lied_to) == state_of(alone)
     assert lied_to.counts.repeated - alone.counts.repeated == len(said) - len(set(said)), "of lies alone"
     assert len(said) > 100
+
+
+@pytest.mark.parametrize("name", [name for name in CORES if name != "agent"])
+def test_the_time_that_an_agent_states_moves_no_service_ahead(name: str) -> None:
+    """Cluster time goes on from the newest fact of a service, whenever one begins again."""
+    handling = Handling(Service(name=name, core=CORES[name](), facts=()), Settings().remembered_ids)
+    handling.core.resume(0.0)
+    published: list[Event] = []
+    for seq, fact in enumerate(story("hops"), start=1):
+        stated = replace(fact, at=1e12) if isinstance(fact, OF_NODE[0].publishes) else fact
+        effects = handling.turn([Record(seq, stated)], fact.at)
+        published += [effect.event for effect in effects if isinstance(effect, Publish)]
+        assert all(event.at <= fact.at for event in published), published[-1]
+    assert published or name not in CONCLUDE
 
 
 def said_first(fact: Event) -> Iterator[Event]:

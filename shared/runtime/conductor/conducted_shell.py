@@ -168,7 +168,7 @@ class ConductedShell:
                 kept.snapshot = None
         cursor = max(kept.cursor, self._handling.seq)
         for record in self._conductor.log.since(self._handling.seq, cursor, self.service.facts):
-            self._handling.replay(record)
+            self._handling.replay(record, self._conductor.now)
         return cursor
 
     def _set_alarm(self, due: float | None) -> None:

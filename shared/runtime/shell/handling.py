@@ -1,8 +1,10 @@
 """The half of a shell without I/O, the same in every shell: hands messages to a core, collects effects."""
 
+import math
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.base import Event
 from shared.domain.core import Asked, Effect, MustEnd, Publish
@@ -14,6 +16,8 @@ from shared.runtime.shell.snapshots import packed, unpacked
 
 TIMER_SLACK_S = 1e-4
 """a timer counts as due this much earlier: more than the clock's resolution, less than any interval in use"""
+AHEAD_LIMIT_REAL_S = 10.0
+"""by how much a fact may be ahead of the service's clock: more than the clocks of machines differ"""
 
 
 class ShellCounts(msgspec.Struct):
@@ -37,7 +41,9 @@ class Handling:
     `remembered_ids`: how many ids of facts it remembers, to know a fact that comes again. `once`: nothing is
     remembered, since the stream delivers each fact once and drops what is published again. `fail`: called
     with the ticket of a question at which the core raised, and with the error. The service goes on, since a
-    question changes no state; None: the error ends it, as any other error of a core does.
+    question changes no state; None: the error ends it, as any other error of a core does. `ahead_s`: by how
+    many cluster seconds a fact may be ahead of the service's clock. The core is handed a later one as of
+    now: an agent may state any time, and what a service concludes from a fact often takes over its time.
     """
 
     def __init__(
@@ -47,9 +53,11 @@ class Handling:
         *,
         once: bool = False,
         fail: Callable[[int, Exception], None] | None = None,
+        ahead_s: float = AHEAD_LIMIT_REAL_S,
     ) -> None:
         self._fail = fail
         self._once = once
+        self._ahead_s = ahead_s
         self.core = service.core
         self.counts = ShellCounts()
         self.seq = 0
@@ -76,9 +84,12 @@ class Handling:
             effects += self._wake(self.due, now)
         return effects
 
-    def replay(self, record: Record) -> None:
-        """Handle a fact from before the cursor, without effects: they went out in an earlier life."""
-        self._fact(record, record.event.at)
+    def replay(self, record: Record, now: float = math.inf) -> None:
+        """Handle a fact from before the cursor, without effects: they went out in an earlier life.
+
+        It is handled as of its own time, but no later than `now`.
+        """
+        self._fact(record, min(record.event.at, now))
 
     def fresh(self, effects: Sequence[Effect]) -> list[Event]:
         """The facts to publish that were neither read nor published before; now they count as published."""
@@ -126,8 +137,11 @@ class Handling:
             self.core.state.seq = record.seq
         if record.seq in self.passed_over:
             return ()
+        event = record.event
+        if event.at > now + self._ahead_s:
+            event = replace(event, at=now)
         try:
-            return self.core.handle(record.event, now)
+            return self.core.handle(event, now)
         except MustEnd:
             raise
         except Exception as error:

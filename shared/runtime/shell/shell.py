@@ -23,12 +23,12 @@ from schemas.subjects import FACTS_STREAM
 from shared.domain.core import Asked, Behind, Effect, Publish, Reply, Send, Work, WorkFailed
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.backoff import pauses
-from shared.runtime.bus.contract import Batch, DamagedBlob, Unavailable
+from shared.runtime.bus.contract import Batch, DamagedBlob, Record, Unavailable
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.service import Inbox, Ports, Service
 from shared.runtime.shell.follower import Follower
-from shared.runtime.shell.handling import TIMER_SLACK_S, Handling, ShellCounts
+from shared.runtime.shell.handling import AHEAD_LIMIT_REAL_S, TIMER_SLACK_S, Handling, ShellCounts
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
 from shared.runtime.shell.quarantine import FatalFact, forget_released, quarantine_of, record_death
@@ -73,7 +73,8 @@ class Shell:
         self._core = service.core
         # On virtual time, which is for simulations, an error of a core ends the run.
         fail = self._fail if turns is AT_ONCE else None
-        self._handling = Handling(service, settings.remembered_ids, fail=fail)
+        ahead_s = ports.clock.cluster_s(AHEAD_LIMIT_REAL_S)
+        self._handling = Handling(service, settings.remembered_ids, fail=fail, ahead_s=ahead_s)
         self._turns = turns
         self._bus = ports.bus
         self._clock = ports.clock
@@ -196,7 +197,7 @@ class Shell:
             self._read_to = batch.last
             replayed = [record for record in batch if record.seq <= self._cursor]
             for record in replayed:
-                self._handling.replay(record)
+                self._replay(record)
             beyond = batch[len(replayed) :]
             if beyond:
                 facts = _chained(Batch(beyond, batch.last), stored)
@@ -206,6 +207,9 @@ class Shell:
             await forget_released(self._bus, self._service.name)
         self.counts.replay_s = time.perf_counter() - began
         return facts
+
+    def _replay(self, record: Record) -> None:
+        self._handling.replay(record, self._clock.now())
 
     async def _until_available(self, look: Callable[[], Awaitable[T]]) -> T:
         """What `look` returns, called again while the bus is away or elects a leader. Raises Unavailable."""
@@ -280,7 +284,7 @@ class Shell:
 
         It reads to its own `ServiceLed` first: behind that the stream has no fact of an earlier leader.
         """
-        following = Follower(facts, self._handling.replay)
+        following = Follower(facts, self._replay)
         kept: deque[Sample] = deque(maxlen=self._service.samples_kept)
         collecting = (
             self._group.create_task(self._collect_samples(kept)) if self._service.samples_kept else None

@@ -11,6 +11,7 @@ from schemas.settings import Settings
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import Faults
 from shared.runtime.clock import Clock
+from shared.runtime.shell.handling import AHEAD_LIMIT_REAL_S
 from shared.runtime.shell.virtual import LoopTurns
 from tests.shared.runtime.shell.stages import (
     AFTER_S,
@@ -52,6 +53,18 @@ def test_timers_ring_at_their_times_in_their_order(tell: Tell) -> None:
         await stage.sleep(60)
         assert stage.core.woken == pytest.approx([12.0, 15.0])
         assert stage.core.state.restored == ["soon", "late"]
+
+    tell(story)
+
+
+def test_a_fact_far_ahead_of_the_clock_is_one_of_now(tell: Tell) -> None:
+    """An agent may state any time; what follows from its facts is not ahead as well."""
+
+    async def story(stage: Stage) -> None:
+        await stage.start()
+        await stage.publish(drained("a", at=1e12), drained("b", at=AHEAD_LIMIT_REAL_S / 2))
+        await stage.sleep(60)
+        assert stage.core.woken == pytest.approx([AFTER_S, AHEAD_LIMIT_REAL_S / 2 + AFTER_S])
 
     tell(story)
 
