@@ -3,15 +3,14 @@
 A rule is given the log as it was before a fact, the fact's sequence, and the fact.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from schemas.base import Event
 from schemas.events import JobStarted, PlanPublished, StartOrdered, WorkerStarted
 from schemas.ids import JobId
 from schemas.placement import Gang
-from schemas.plans import Placement
 from shared.domain import gangs, in_turns
-from shared.domain.audit.log import Log, Violation, broken
+from shared.domain.audit.log import Log, Planned, Violation, broken
 
 
 def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
@@ -55,19 +54,21 @@ def plans_fit_the_nodes(log: Log, seq: int, fact: Event) -> Iterator[Violation]:
     An earlier placement stands until a fact ends it, or might: so the rule reports too little rather than
     too much. A plan that the previous leader made at the same time does not count: the maker of this plan
     could not know it, and the placer refuses one of the two. Neither does a node that came back with other
-    GPUs while the plan was made.
+    GPUs while this plan, or an earlier one with a placement there, was made: the placer refuses that one.
     """
     if isinstance(fact, PlanPublished) and fact.token >= log.token:
         standing = log.stand(seq, fact).values()
-        known = (one for one in standing if one.token == fact.token or one.seq <= fact.made_from)
-        yield from _overbooked(log, fact, (one.placement for one in known))
+        known = [one for one in standing if one.token == fact.token or one.seq <= fact.made_from]
+        yield from _overbooked(log, fact, known)
 
 
-def _overbooked(log: Log, plan: PlanPublished, standing: Iterable[Placement]) -> Iterator[Violation]:
-    wanted = in_turns.held((placement.placement_id, placement.gang) for placement in standing)
+def _overbooked(log: Log, plan: PlanPublished, standing: Sequence[Planned]) -> Iterator[Violation]:
+    wanted = in_turns.held((one.placement.placement_id, one.placement.gang) for one in standing)
     for node_id, gpus in wanted.items():
         there = log.nodes[node_id].gpus if node_id in log.nodes else 0
-        if gpus > there and log.is_known(node_id, plan):
+        if gpus > there and all(
+            log.is_known(node_id, one) for one in standing if node_id in one.placement.gang.nodes
+        ):
             yield broken("node-overbooked", plan, f"{plan.plan_id}: {gpus} of {there} GPUs on {node_id}")
 
 

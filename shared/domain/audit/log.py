@@ -97,6 +97,7 @@ class Planned(msgspec.Struct, frozen=True):
     placement: Placement
     seq: int
     """sequence of the plan"""
+    made_from: int
     token: int
 
 
@@ -129,7 +130,7 @@ class Log:
         found = self.open.get(job_id) or self._ended.get(job_id)
         return found or (OVER if job_id in self._over else AuditedJob())
 
-    def is_known(self, node_id: NodeId, plan: PlanPublished) -> bool:
+    def is_known(self, node_id: NodeId, plan: PlanPublished | Planned) -> bool:
         """Whether the plan's maker knew which GPUs the node has."""
         return self.changed.get(node_id, 0) <= plan.made_from
 
@@ -152,7 +153,7 @@ class Log:
             return self.standing
         before = {} if plan.kind is PlanKind.FIRST else self.standing
         return before | {
-            placement.placement_id: Planned(placement, seq, plan.token)
+            placement.placement_id: Planned(placement, seq, plan.made_from, plan.token)
             for placement in plan.placements
             if not self._is_gone(placement, plan.made_from)
         }

@@ -342,6 +342,17 @@ def test_a_plan_need_not_know_which_gpus_a_node_came_back_with_while_it_was_made
     assert rules(*log, plan(wants, made_from=len(log))) == ["node-overbooked", "gpu-type"]
 
 
+def test_a_plan_need_not_know_that_one_before_it_was_made_for_other_gpus() -> None:
+    """A node came back with fewer GPUs while that one was made; the placer refuses what does not fit."""
+    whole, other = placement("a", on=config(node_1=4)), placement("b", place="pl-b", on=config(node_2=1))
+    log = [joined(gpus=4), joined("node-2", gpus=4), *in_queue("a"), *in_queue("b")]
+    made_from = len(log)
+    log.append(joined(gpus=2, life="2"))
+    rest = plan(other, kind=PlanKind.FRAGMENT, plan_id=PlanId("plan-2"), made_from=len(log))
+    assert "node-overbooked" not in rules(*log, plan(whole, made_from=made_from), rest)
+    assert "node-overbooked" in rules(*log, plan(whole, made_from=len(log)), rest)
+
+
 def test_no_job_starts_on_a_type_that_its_plan_could_not_know() -> None:
     log = [joined(), *in_queue(gpu_types=("v100",)), joined(gpu_type=K80, life="2")]
     facts = [plan(placement(), made_from=len(log) - 1), start_ordered(), *up(), started()]
