@@ -157,7 +157,7 @@ class Agent:
 
     def _time_all_reduces(self, ticket: int, question: OpenAllReduce | JoinAllReduce) -> Effect:
         wanted = sum(gpus for node, gpus in question.ring.members if node.node_id == question.node_id)
-        free = self.state.free(self._node.gpus)
+        free = self.state.free()
         if 1 <= wanted <= len(free):
             return Work(TimeAllReduces(ticket, question, tuple(free)))
         return Reply(ticket, Refused(reason=f"{wanted} GPUs wanted, {len(free)} free"))
@@ -166,7 +166,7 @@ class Agent:
 
     def _handle_fact(self, fact: Event, now: float) -> Effects:
         was_mine = self.state.life == self._life
-        changed = self._runs_mode_of(fact) and fold(self.state, fact, self._node.gpus)
+        changed = self._runs_mode_of(fact) and fold(self.state, fact)
         if self.state.life != self._life:
             if was_mine:
                 raise Superseded(f"another agent stands for {self._node.node_id}")
@@ -223,7 +223,7 @@ class Agent:
             return f"the runner on {self._node.node_id} runs no {order.gang.mode} gangs"
         if self.state.leaving:
             return f"the time of {self._node.node_id} is over"
-        free, kept = len(self.state.free(self._node.gpus)), len(self.state.withheld)
+        free, kept = len(self.state.free()), len(self.state.withheld)
         return f"{gpus_wanted(order)} GPUs wanted, {free} free{f', {kept} withheld' if kept else ''}"
 
     def _stop(self, order: StopOrdered, now: float, *, changed: bool) -> Effects:

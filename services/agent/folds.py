@@ -28,9 +28,9 @@ ENDED_REMEMBERED = 1_000
 """ended placements that are remembered, the newest"""
 
 
-def fold(state: State, fact: Event, gpus: int) -> bool:
-    """Change `state` by one fact of `FOLDS`; returns whether it changed. `gpus`: GPUs of the node."""
-    return FOLDS[type(fact)](state, fact, gpus)
+def fold(state: State, fact: Event) -> bool:
+    """Change `state` by one fact of `FOLDS`; returns whether it changed."""
+    return FOLDS[type(fact)](state, fact)
 
 
 def gpus_wanted(order: StartOrdered) -> int:
@@ -38,22 +38,23 @@ def gpus_wanted(order: StartOrdered) -> int:
     return order.gang.on(order.node_id)
 
 
-def _joined(state: State, joined: NodeJoined, _: int) -> bool:
+def _joined(state: State, joined: NodeJoined) -> bool:
     if joined.life == state.life:
         return False
-    state.life, state.withheld, state.leaving = joined.life, dict(joined.withheld), False
+    state.life, state.gpus, state.leaving = joined.life, joined.node.gpus, False
+    state.withheld = dict(joined.withheld)
     state.drained_for &= joined.withheld.keys()
     for placement_id in [key for key in state.workers if key not in joined.workers]:
         _end(state, placement_id)
     return True
 
 
-def _withheld(state: State, fact: GpusWithheld, _: int) -> bool:
+def _withheld(state: State, fact: GpusWithheld) -> bool:
     state.withheld = dict(fact.gpus)
     return True
 
 
-def _drained(state: State, drained: NodeDrained, _: int) -> bool:
+def _drained(state: State, drained: NodeDrained) -> bool:
     """The node leaves, or has broken GPUs: only its agent says so. An operator's concerns the planner."""
     state.drained_for |= frozenset(drained.broken)
     if state.leaving or drained.life != state.life:
@@ -64,17 +65,17 @@ def _drained(state: State, drained: NodeDrained, _: int) -> bool:
     return True
 
 
-def _start_ordered(state: State, order: StartOrdered, gpus: int) -> bool:
+def _start_ordered(state: State, order: StartOrdered) -> bool:
     if order.placement_id in state.workers or order.placement_id in state.ended:
         return False
-    indices = () if state.leaving else state.indices_for(order, gpus)
+    indices = () if state.leaving else state.indices_for(order)
     if not indices:
         return False
     state.workers[order.placement_id] = Worker(order=order, gpu_indices=indices)
     return True
 
 
-def _turns_ordered(state: State, fact: TurnsOrdered, _: int) -> bool:
+def _turns_ordered(state: State, fact: TurnsOrdered) -> bool:
     worker = state.workers.get(fact.placement_id)
     if worker is None or not gangs.retimes(worker.order.gang, fact.gang):
         return False
@@ -82,7 +83,7 @@ def _turns_ordered(state: State, fact: TurnsOrdered, _: int) -> bool:
     return worker.state is not WorkerState.STOPPING
 
 
-def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered, _: int) -> bool:
+def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered) -> bool:
     worker, (before, after) = state.workers.get(fact.placement_id), MOVES[type(fact)]
     if worker is None or worker.state not in before:
         return False
@@ -97,7 +98,7 @@ def _moved(state: State, fact: WorkerStarted | GangFormed | StopOrdered, _: int)
     return True
 
 
-def _stopped(state: State, fact: WorkerStopped, _: int) -> bool:
+def _stopped(state: State, fact: WorkerStopped) -> bool:
     return _end(state, fact.placement_id)
 
 
@@ -111,7 +112,7 @@ def _end(state: State, placement_id: PlacementId) -> bool:
     return first
 
 
-FOLDS: Mapping[type[Event], Callable[[State, Any, int], bool]] = {
+FOLDS: Mapping[type[Event], Callable[[State, Any], bool]] = {
     NodeJoined: _joined,
     GpusWithheld: _withheld,
     NodeDrained: _drained,

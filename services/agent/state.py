@@ -67,6 +67,8 @@ class Worker(msgspec.Struct, kw_only=True):
 class State(msgspec.Struct, kw_only=True):
     life: str = ""
     """the newest life that has joined"""
+    gpus: int = 0
+    """GPUs of the node, as that life has it"""
     leaving: bool = False
     """the node goes away soon: its workers stop, and none starts"""
     workers: dict[PlacementId, Worker] = {}
@@ -82,18 +84,18 @@ class State(msgspec.Struct, kw_only=True):
         """Indices of GPUs that workers own."""
         return {index for worker in self.workers.values() for index in worker.gpu_indices}
 
-    def indices_for(self, order: StartOrdered, gpus: int) -> tuple[int, ...]:
-        """The GPUs for an order, of a node's `gpus`: those of its rota, or free ones; empty: too few."""
+    def indices_for(self, order: StartOrdered) -> tuple[int, ...]:
+        """The GPUs for an order: those of its rota, or free ones; empty: too few."""
         holder = in_turns.holder(order.placement_id, order.gang)
         for worker in self.workers.values():
             if worker.holder == holder:
                 return worker.gpu_indices
-        wanted, free = order.gang.on(order.node_id), self.free(gpus)
+        wanted, free = order.gang.on(order.node_id), self.free()
         return tuple(free[:wanted]) if wanted <= len(free) else ()
 
-    def free(self, gpus: int) -> list[int]:
-        """Indices of GPUs that no worker owns and that are not withheld, of a node's `gpus`, ascending."""
+    def free(self) -> list[int]:
+        """Indices of the node's GPUs that no worker owns and that are not withheld, ascending."""
         owned = self.held
         holders = {worker.holder: worker.gpu_indices for worker in self.workers.values()}
         assert len(owned) == sum(map(len, holders.values())), "one holder each"
-        return [index for index in range(gpus) if index not in owned and index not in self.withheld]
+        return [index for index in range(self.gpus) if index not in owned and index not in self.withheld]

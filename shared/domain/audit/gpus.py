@@ -17,9 +17,9 @@ def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
     """No worker starts on a GPU that another worker owns.
 
     A worker owns its GPUs from WorkerStarted to WorkerStopped, or to a new life of the agent that does not
-    list the worker. A rota is one owner of its GPUs, for every placement that was ordered to take turns in
-    it. A lost node's workers keep their GPUs: the node may come back with them, and then they are stopped
-    before anything new starts there.
+    list the worker. One that it lists keeps its GPUs, also where the node has fewer now. A rota is one owner
+    of its GPUs, for every placement that was ordered to take turns in it. A lost node's workers keep their
+    GPUs: the node may come back with them, and then they are stopped before anything new starts there.
     """
     if not isinstance(fact, WorkerStarted):
         return
@@ -30,7 +30,7 @@ def gpus_have_one_owner(log: Log, _: int, fact: Event) -> Iterator[Violation]:
         if owner is not None:
             detail = f"GPU {gpu} of {fact.node_id} is {owner}'s and {fact.placement_id} takes it"
             yield broken("gpu-two-owners", fact, detail)
-        if node is None or not 0 <= gpu < node.gpus:
+        if node is None or not (gpu < node.gpus or fact.placement_id in log.adopted[fact.node_id]):
             yield broken("gpu-unknown", fact, f"{fact.node_id} has no GPU {gpu}")
 
 

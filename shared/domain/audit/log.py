@@ -115,6 +115,8 @@ class Log:
         self.nodes: dict[NodeId, Node] = {}
         self.changed: dict[NodeId, int] = {}
         """nodes that came back with other GPUs: the sequence of the last NodeJoined that said so"""
+        self.adopted: dict[NodeId, Collection[PlacementId]] = {}
+        """workers that nodes came back with"""
         self.workers: dict[NodeId, dict[PlacementId, HeldGpus]] = {}
         self.plans: OrderedDict[PlanId, int] = OrderedDict()
         """the sequence that each plan was made from"""
@@ -182,6 +184,7 @@ class Log:
                 if gpus_of(self.nodes.get(fact.node_id, fact.node)) != gpus_of(fact.node):
                     self.changed[fact.node_id] = seq
                 self.nodes[fact.node_id] = fact.node
+                self.adopted[fact.node_id] = fact.workers
                 there = self.workers.get(fact.node_id, {})
                 self.workers[fact.node_id] = {key: one for key, one in there.items() if key in fact.workers}
             case JobEvent():

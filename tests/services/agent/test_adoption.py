@@ -38,6 +38,24 @@ def test_the_node_joins_with_its_adopted_workers() -> None:
     assert bench.owners() == {0: P1}  # of p2 there is nothing left
 
 
+def test_a_worker_keeps_the_gpus_that_it_got_when_the_node_had_others() -> None:
+    """One of four GPUs fell off the bus; of the three that are left the worker has one."""
+    first, second = start(gpus=2), start("p2", gpus=2)
+    gone = WorkerStopped(
+        at=1.0,
+        node_id=HERE,
+        placement_id=P1,
+        job_id=JobId("job-of-p1"),
+        outcome=Outcome.CHECKPOINTED,
+        samples_done=0.0,
+        leads=True,
+    )
+    bench = Bench(gpus=3, adopted=["p2"], before=earlier(first, second, gone))
+    assert bench.core.state.workers[PlacementId("p2")].gpu_indices == (2, 3)
+    assert bench.core.state.free() == [0, 1]
+    assert bench.work == [], "p2 goes on"
+
+
 @pytest.mark.parametrize(
     ("facts", "orders"),
     [

@@ -35,9 +35,9 @@ def test_a_gpu_that_two_looks_find_in_use_is_withheld_until_it_is_free() -> None
     assert withheld(bench.tell(busy(2), at=2.0)) == []
     assert withheld(bench.tell(busy(2), at=4.0)) == [[2]]
     assert withheld(bench.tell(busy(2), at=6.0)) == []
-    assert bench.core.state.free(4) == [0, 1, 3]
+    assert bench.core.state.free() == [0, 1, 3]
     assert withheld(bench.tell(ALL_WELL, at=8.0)) == [[]]
-    assert bench.core.state.free(4) == [0, 1, 2, 3]
+    assert bench.core.state.free() == [0, 1, 2, 3]
 
 
 def test_a_gpu_that_only_our_work_uses_is_not_withheld() -> None:
@@ -70,7 +70,7 @@ def test_gpus_of_adopted_workers_are_not_withheld() -> None:
     earlier = (joined("life-0"), start(gpus=2))
     bench = Bench(adopted=["p1"], before=earlier, seen=busy(0, 1, 2))
     assert list(bench.core.state.withheld) == [2]
-    assert bench.core.state.free(4) == [3]
+    assert bench.core.state.free() == [3]
 
 
 def test_an_order_for_more_than_is_left_is_refused_and_says_so() -> None:

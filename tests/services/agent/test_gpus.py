@@ -64,4 +64,4 @@ def test_a_new_life_begins_with_a_free_node(
         assert again.handle(fact, fact.at) == []
     assert again.state == bench.core.state
     again.handle(joined("life-2"), 0.0)
-    assert again.state.free(4) == [0, 1, 2, 3]
+    assert again.state.free() == [0, 1, 2, 3]

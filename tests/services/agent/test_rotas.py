@@ -59,7 +59,7 @@ def test_a_rota_holds_its_gpus_until_its_last_worker_is_gone() -> None:
     for name, free in (("p1", []), ("p2", [0, 1])):
         bench.tell(stop(name))
         bench.tell(Stopped(PlacementId(name), 0.0), at=9.0)
-        assert bench.core.state.free(2) == free
+        assert bench.core.state.free() == free
 
 
 def test_other_turns_are_handed_to_the_runner_once() -> None:

@@ -202,6 +202,12 @@ def test_a_worker_cannot_have_a_gpu_that_is_not_there() -> None:
     assert rules(joined(gpus=1), *in_queue(), *planned(), *up(gpu=1)) == ["gpu-unknown"]
 
 
+def test_a_worker_that_a_node_with_fewer_gpus_lists_may_have_one_that_is_gone() -> None:
+    log = [joined(gpus=4), *in_queue(), *planned(), joined(gpus=1, life="2", workers=["pl-1"])]
+    assert rules(*log, *up(gpu=3)) == []
+    assert rules(*log[:-1], joined(gpus=1, life="2"), *up(gpu=3)) == ["gpu-unknown"]
+
+
 def test_a_gang_must_be_whole_when_its_job_starts() -> None:
     both = config(node_1=1, node_2=1)
     log = [joined(), joined("node-2"), *in_queue(), plan(placement(on=both)), *up()]
