@@ -85,11 +85,11 @@ class State(msgspec.Struct, kw_only=True):
         return {index for worker in self.workers.values() for index in worker.gpu_indices}
 
     def indices_for(self, order: StartOrdered) -> tuple[int, ...]:
-        """The GPUs for an order: those of its rota, or free ones; empty: too few."""
+        """The GPUs for an order: those of its rota, or free ones; empty: too few, or its rota's are gone."""
         holder = in_turns.holder(order.placement_id, order.gang)
         for worker in self.workers.values():
             if worker.holder == holder:
-                return worker.gpu_indices
+                return worker.gpu_indices if max(worker.gpu_indices) < self.gpus else ()
         wanted, free = order.gang.on(order.node_id), self.free()
         return tuple(free[:wanted]) if wanted <= len(free) else ()
 

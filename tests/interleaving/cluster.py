@@ -1,37 +1,58 @@
 """The cores around one log, each of which reads it at its own pace, under random hands.
 
-Placer, monitor, agents and the planner's state are the shipped ones. A random number says what comes next:
-who reads how far, which node crashes, is cut off, or comes back with other GPUs, which worker fails. Plans
-are random as well. They keep to what the planner's state knows of nodes and claims, as those of a policy do.
+Profiler, placer, monitor, agents and the planner's state are the shipped ones. A random number says what
+comes next: who reads how far, which node crashes, is cut off, or comes back with other GPUs, which worker
+fails. Plans are random as well. They keep to what the planner's state knows of nodes and claims, as those of
+a policy do.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from schemas.base import Event
-from schemas.events import JobCancelled, NodeDrained, NodeLost, NodeRestored, NodeReturned
-from schemas.ids import JobId, NodeId, PlanId
-from schemas.placement import Forked, Gang, Member
-from schemas.plans import Placement, PlanKind, Waiting
+from schemas.events import (
+    JobCancelled,
+    JobProfiled,
+    JobTypeProfiled,
+    NodeDrained,
+    NodeLost,
+    NodeRestored,
+    NodeReturned,
+)
+from schemas.ids import JobId, NodeId
+from schemas.placement import Mode
+from schemas.plans import PlanKind
 from services.agent.tasks import GpusSeen
 from services.monitor.core import Monitor
 from services.placer.core import Placer
 from services.planner.core import folds as planner_folds
 from services.planner.core.state import State as PlannerState
-from shared.domain import gangs
-from shared.domain.core import Effects, Publish
-from tests.fact_builders import in_queue, left_out, placement, plan
+from services.profiler.core import Profiler
+from shared.domain.core import Effects, Publish, Work, WorkFailed
+from tests.fact_builders import (
+    K80,
+    V100,
+    a_spec,
+    queued,
+    submitted,
+    type_estimated,
+)
 from tests.interleaving.hosts import GPUS, SAMPLES, Host
+from tests.interleaving.plans import Planning
 
-NODES, JOBS = 3, 8
+NODES = {"n0": V100, "n1": V100, "n2": K80}
+"""the GPU type of each"""
+JOBS, MODELS = 8, 3
 DEMANDS = ((1,), (1, 2), (2, 4), (1, 2, 4))
-OPEN = ("queued", "running", "preempted")
 ROUNDS, TURNS = 60, 400
 """at most, until the cluster is at rest"""
 START_TIMEOUT_S = 60.0
+ROUND_S = 100.0
+READERS = ("profiler", "estimator", "placer", "monitor", "planner")
+S = TypeVar("S")
 FAILS = 0.3
 """how likely it is that a node fails, where one that has failed is back"""
 NEVER = 1e12
@@ -41,6 +62,7 @@ NEVER = 1e12
 class Reading(NamedTuple):
     """The cores that follow from a log alone."""
 
+    profiler: Profiler
     placer: Placer
     monitor: Monitor
     planner: PlannerState
@@ -48,6 +70,7 @@ class Reading(NamedTuple):
     @classmethod
     def begin(cls) -> "Reading":
         return cls(
+            Profiler(round_s=ROUND_S, timeout_s=START_TIMEOUT_S, attempts=2),
             Placer(start_timeout_s=START_TIMEOUT_S, profile_iterations=20),
             Monitor(lease_s=NEVER, interruptions_max=50, raqlr_window_s=3600.0, speed=1.0),
             PlannerState(),
@@ -61,8 +84,8 @@ class Reading(NamedTuple):
 
 
 class Cluster:
-    def __init__(self, seed: int, *, copies: bool, adopt: bool, other_gpus: bool) -> None:
-        """`copies`: some gangs are of copies. `adopt`: workers may outlive agents.
+    def __init__(self, seed: int, *, mode: type[Mode], adopt: bool, other_gpus: bool) -> None:
+        """`mode`: of some gangs. `adopt`: workers may outlive agents.
 
         `other_gpus`: GPUs break, nodes leave, and come back with fewer GPUs.
         """
@@ -70,18 +93,19 @@ class Cluster:
         self.now = 0.0
         self.cores = Reading.begin()
         self._random = Random(seed)
-        self._copies, self._adopt, self._other_gpus = copies, adopt, other_gpus
+        self._mode, self._adopt, self._other_gpus = mode, adopt, other_gpus
         self._ids: set[str] = set()
         self._plans = 0
         self._planned_to = -1
         """sequence behind the newest plan"""
         self.hosts = {
-            name: Host(name, self._random, self._publish)
-            for name in [NodeId(f"n{number}") for number in range(NODES)]
+            NodeId(name): Host(NodeId(name), gpu_type, self._random, self._publish)
+            for name, gpu_type in NODES.items()
         }
-        self._read_to: dict[str, int] = dict.fromkeys(("placer", "monitor", "planner", *self.hosts), 0)
+        self._read_to: dict[str, int] = dict.fromkeys((*READERS, *self.hosts), 0)
         for host in self.hosts.values():
             host.begin([], self.now, adopt=False)
+        self._work_of_profiler(self.cores.profiler.resume(self.now))
         self.jobs: list[JobId] = []
         self._submit()
 
@@ -90,9 +114,19 @@ class Cluster:
         ended = sum(job.ended for job in self.cores.monitor.state.ledger.jobs.values())
         while len(self.jobs) < JOBS + ended:
             self.jobs.append(JobId(f"j{len(self.jobs)}"))
+            model = f"model-{self._random.randrange(MODELS)}"
+            workload = msgspec.structs.replace(a_spec().workload, model=model)
             demand = self._random.choice(DEMANDS)
-            for fact in in_queue(self.jobs[-1], demand=demand, samples=SAMPLES, retries=1_000):
-                self._publish(fact)
+            self._publish(
+                submitted(
+                    self.jobs[-1],
+                    at=self.now,
+                    workload=workload,
+                    demand=demand,
+                    samples=SAMPLES,
+                    retries=1_000,
+                )
+            )
 
     def _publish(self, fact: Event) -> None:
         if fact.event_id not in self._ids:
@@ -117,6 +151,10 @@ class Cluster:
             return False
         self._read_to[who], fact = seq, self.log[seq - 1]
         match who:
+            case "profiler":
+                self._work_of_profiler(self.cores.profiler.handle(fact, self.now))
+            case "estimator":
+                self._estimate(fact)
             case "placer":
                 self._publish_all(self.cores.placer.handle(fact, self.now))
             case "monitor":
@@ -128,84 +166,64 @@ class Cluster:
                 host.handle(fact, self.now)
         return True
 
+    def _read_all(self, who: str) -> bool:
+        """Hand a reader all that it has not read; false: there is nothing."""
+        moved = False
+        while self._read(who):
+            moved = True
+        return moved
+
+    def _work_of_profiler(self, effects: Effects) -> None:
+        self._publish_all(effects)
+        for effect in effects:
+            if isinstance(effect, Work):  # without a fit, it goes by the means
+                answer = WorkFailed(effect.task, "no fit")
+                self._work_of_profiler(self.cores.profiler.handle(answer, self.now))
+
+    def _wake_profiler(self) -> None:
+        due = self.cores.profiler.next_wakeup()
+        if due is not None and due <= self.now:
+            self._work_of_profiler(self.cores.profiler.wake(self.now))
+
+    def _estimate(self, fact: Event) -> None:
+        """What the estimator says of a job's speeds, without a store."""
+        match fact:
+            case JobProfiled(job_id=job_id, modules=modules) if modules:
+                self._publish(queued(job_id, at=self.now, single_gpu=dict.fromkeys(modules, 10.0)))
+            case JobTypeProfiled(job_id=job_id, gpu_type=gpu_type):
+                self._publish(type_estimated(job_id, at=self.now, gpu_type=gpu_type))
+            case _:
+                pass
+
     def _begin(self, host: Host, *, gpus: int = GPUS) -> None:
         adopt = self._adopt and self._random.random() < 0.6
         host.begin(self.log[: self._read_to[host.node_id]], self.now, adopt=adopt, gpus=gpus)
 
     def _restart_placer(self) -> None:
         """It begins again with its snapshot."""
-        again, state = Reading.begin().placer, self.cores.placer.state
-        again.state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+        again = Reading.begin().placer
+        again.state = _stored(self.cores.placer.state)
         self.cores = self.cores._replace(placer=again)
         self._publish_all(again.resume(self.now))
+
+    def _restart_profiler(self) -> None:
+        again = Reading.begin().profiler
+        again.state = _stored(self.cores.profiler.state)
+        self.cores = self.cores._replace(profiler=again)
+        self._work_of_profiler(again.resume(self.now))
 
     # ---- plans
 
     def _plan(self, kind: PlanKind, keep: float = 0.6) -> None:
-        """Publish a plan that fits what the planner's state knows; `keep`: how likely a placement stays."""
-        state, first = self.cores.planner, kind is PlanKind.FIRST
+        """Publish a plan, unless the planner has not read its last one; `keep`: see `Planning`."""
         if self._planned_to >= self._read_to["planner"]:
-            return  # it has not read its last plan yet
-        self._plans += 1
-        free = {name: known.node.gpus for name, known in state.nodes.items() if known.usable}
-        kept = list(self._kept(free, keep)) if first else []
-        if first:
-            placed = {one.job_id for one in kept}
-            jobs = [name for name, job in state.jobs.items() if job.status in OPEN and name not in placed]
-        else:
-            free = {name: max(gpus - state.claims.claimed.get(name, 0), 0) for name, gpus in free.items()}
-            jobs = [job_id for job_id in state.waiting if job_id not in state.claims.of_job]
-        self._random.shuffle(jobs)
-        new = {job_id: self._gang(state.jobs[job_id].demand, free) for job_id in jobs}
-        placements = kept + [self._placement(job_id, gang) for job_id, gang in new.items() if gang]
-        if not (placements or first):
             return
-        missing = [left_out(name, Waiting.NO_CONFIGURATION) for name, gang in new.items() if not gang]
-        self._planned_to = len(self.log)
-        self._publish(
-            plan(
-                *placements,
-                at=self.now,
-                plan_id=PlanId(f"plan-{self._plans}"),
-                kind=kind,
-                round=self._plans,
-                made_from=state.seq,
-                left_out=tuple(missing) if first else (),
-            )
-        )
-
-    def _kept(self, free: dict[NodeId, int], keep: float) -> Iterator[Placement]:
-        """Placements that stay; `free` is reduced by them."""
-        claims = self.cores.planner.claims
-        for job_id, job in self.cores.planner.jobs.items():
-            one = claims.placement_of(job_id) if job.status in OPEN else None
-            if one is None or self._random.random() >= keep:
-                continue
-            there = all(free.get(member.node, 0) >= member.gpus for member in one.gang.members)
-            if there and one.placement_id not in claims.broken and not gangs.merges(one.gang):
-                _take(free, one.gang)
-                yield one
-
-    def _gang(self, demand: Iterable[int], free: dict[NodeId, int]) -> Gang | None:
-        """A random gang on free GPUs, by which `free` is reduced; None: there are too few."""
-        wanted, names = self._random.choice(list(demand)), [name for name in free if free[name]]
-        self._random.shuffle(names)
-        wide = sorted([name for name in names if free[name] >= wanted][:2])
-        if self._copies and len(wide) == 2 and self._random.random() < 0.4:
-            gang = Gang(tuple(Member(name, wanted) for name in wide), Forked(shares=(0.5, 0.5)))
-        else:
-            members: dict[NodeId, int] = {}
-            for name in names:
-                if taken := min(free[name], wanted - sum(members.values()), self._random.choice((1, 2, 4))):
-                    members[name] = taken
-            if sum(members.values()) < wanted:
-                return None
-            gang = Gang.of(members)
-        _take(free, gang)
-        return gang
-
-    def _placement(self, job_id: JobId, gang: Gang) -> Placement:
-        return msgspec.structs.replace(placement(job_id, place=f"{job_id}-{self._plans}"), gang=gang)
+        self._plans += 1
+        planning = Planning(self.cores.planner, self._random, self._plans, self._mode, keep)
+        made = planning.made(kind, self.now)
+        if made is not None:
+            self._planned_to = len(self.log)
+            self._publish(made)
 
     # ---- what happens
 
@@ -284,14 +302,15 @@ class Cluster:
             self._come_to_rest()
             if not (self.cores.planner.jobs or self.cores.placer.state.jobs):
                 return
-            self.now += 1.0
+            self.now += ROUND_S / 4
             self._plan(PlanKind.FIRST, keep=0.8)
 
     def _come_to_rest(self) -> None:
         for _ in range(TURNS):
             self.now += 1.0
             before = len(self.log)
-            moved = [who for who in self._read_to if self._read(who)]
+            self._wake_profiler()
+            moved = [who for who in self._read_to if self._read_all(who)]
             for host in self.hosts.values():
                 for placement_id in list(host.workers):
                     host.work(placement_id, self.now, faults=False)
@@ -300,9 +319,9 @@ class Cluster:
                 return
 
 
-def _take(free: dict[NodeId, int], gang: Gang) -> None:
-    for member in gang.members:
-        free[member.node] -= member.gpus
+def _stored(state: S) -> S:
+    """The state as a snapshot has it."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
 
 
 HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
@@ -320,5 +339,7 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     Cluster._restore: 10,
     Cluster._break_gpus: 3.5,
     lambda cluster, _: cluster._restart_placer(): 1.5,
+    lambda cluster, _: cluster._restart_profiler(): 1.5,
+    lambda cluster, _: cluster._wake_profiler(): 100,
 }
 """what may happen next, and how likely it is"""

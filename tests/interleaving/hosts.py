@@ -11,7 +11,8 @@ from random import Random
 from schemas.base import Event
 from schemas.events import StartOrdered
 from schemas.ids import NodeId, PlacementId
-from schemas.placement import Forked, Lockstep, Mode
+from schemas.measurements import Measured
+from schemas.placement import Forked, Lockstep, Mode, Relaxed
 from services.agent.core import Agent
 from services.agent.folds import FOLDS
 from services.agent.tasks import (
@@ -19,6 +20,7 @@ from services.agent.tasks import (
     Failed,
     GpusSeen,
     Interrupted,
+    Profiled,
     Report,
     Saved,
     Started,
@@ -27,16 +29,19 @@ from services.agent.tasks import (
     StopWorker,
     TrainWorker,
 )
-from shared.domain import gangs
+from shared.domain import gangs, in_turns
 from shared.domain.core import Effects, Publish, Work
-from tests.fact_builders import a_node
+from tests.fact_builders import K80, a_node
 
-MODES: frozenset[type[Mode]] = frozenset({Lockstep, Forked})
+MODES: frozenset[type[Mode]] = frozenset({Lockstep, Forked, Relaxed})
 SAMPLES = 6_400.0
 """of each job"""
 STEP = 64.0
 """samples between two checkpoints"""
 GPUS = 4
+MEASURED = Measured(
+    data_s=(0.1,), forward_s=(0.1,), backward_s=(0.1,), update_s=(0.1,), iteration_s=(0.4,), parameters=1e6
+)
 
 
 @dataclass
@@ -50,8 +55,11 @@ class RunningWorker:
 
 
 class Host:
-    def __init__(self, node_id: NodeId, random: Random, publish: Callable[[Event], None]) -> None:
+    def __init__(
+        self, node_id: NodeId, gpu_type: str, random: Random, publish: Callable[[Event], None]
+    ) -> None:
         self.node_id = node_id
+        self._gpu_type = gpu_type
         self.gpus = GPUS
         self.workers: dict[PlacementId, RunningWorker] = {}
         self.down = False
@@ -79,7 +87,8 @@ class Host:
         self._lives += 1
         if not adopt:
             self.workers = {}
-        self.agent = Agent(a_node(self.node_id, gpus=gpus), self.life, MODES, adopted=tuple(self.workers))
+        node = a_node(self.node_id, gpus=gpus, gpu_type=self._gpu_type)
+        self.agent = Agent(node, self.life, MODES, adopted=tuple(self.workers))
         for fact in read:
             if self.concerns(fact):
                 self.agent.handle(fact, fact.at)
@@ -135,7 +144,9 @@ class Host:
         gpus, order = frozenset(task.gpu_indices), task.order
         assert order.placement_id not in self.workers
         assert gpus <= set(range(self.gpus))
-        assert not any(gpus & worker.gpus for worker in self.workers.values()), "a GPU has one owner"
+        others = [worker.order for worker in self.workers.values() if gpus & worker.gpus]
+        owners = {in_turns.holder(one.placement_id, one.gang) for one in (order, *others)}
+        assert len(owners) == 1, "a GPU has one owner"
         self.workers[order.placement_id] = RunningWorker(order, gpus, order.samples_done)
 
     def work(self, placement_id: PlacementId, now: float, *, faults: bool) -> None:
@@ -159,6 +170,8 @@ class Host:
         if not worker.up:
             worker.up = True
             return Started(placement_id)
+        if worker.order.profile_iterations:
+            return Profiled(placement_id, MEASURED)
         if worker.trains and self.node_id in gangs.leaders(worker.order.gang):
             return self._trained(placement_id, worker, likely=0.04 if faults else 0.7)
         return None
@@ -173,7 +186,7 @@ class Host:
 
     def _fault(self, placement_id: PlacementId, worker: RunningWorker) -> Report:
         faults: list[Report] = [
-            Failed(placement_id, "exit 1"),
+            Failed(placement_id, "exit 1", lasting=self._random.random() < 0.3 and self._gpu_type == K80),
             Interrupted(placement_id, "a peer is gone"),
             Interrupted(placement_id, "a signal", samples_done=worker.samples),
         ]

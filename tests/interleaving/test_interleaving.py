@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from schemas.events import JobCompleted, NodeJoined
+from schemas.placement import Forked, Lockstep, Relaxed
 from services.placer import folds as placer_folds
 from shared.domain.audit import audit
 from shared.domain.core import Effects, Publish
@@ -13,10 +14,11 @@ from tests.interleaving.hosts import GPUS
 
 SEEDS = 40
 STEPS = 3_000
+MODES = (Lockstep, Forked, Relaxed)
 
 
 def ran(seed: int, *, other_gpus: bool) -> Cluster:
-    cluster = Cluster(seed, copies=seed % 2 == 0, adopt=seed % 3 != 0, other_gpus=other_gpus)
+    cluster = Cluster(seed, mode=MODES[seed % len(MODES)], adopt=seed % 4 != 0, other_gpus=other_gpus)
     for _ in range(STEPS):
         cluster.step()
     cluster.settle()
@@ -25,11 +27,12 @@ def ran(seed: int, *, other_gpus: bool) -> Cluster:
 
 def leftovers(cluster: Cluster) -> Iterator[object]:
     """What is held for jobs or by workers, though all has ended."""
-    placer, monitor, planner = cluster.cores
+    profiler, placer, monitor, planner = cluster.cores
     yield from [job for job in monitor.state.ledger.jobs.values() if not job.ended]
     yield from placer.state.jobs
     yield from placer.state.placements
     yield from filter(None, placer.state.stale.values())
+    yield from (*profiler.state.jobs, *profiler.state.runs)
     yield from planner.jobs
     yield from planner.claims.claimed
     for host in cluster.hosts.values():
@@ -52,9 +55,11 @@ def test_in_any_order_all_jobs_end_and_a_replay_has_the_same_states(seed: int, *
     again, cores = Reading.begin(), cluster.cores
     for seq, fact in enumerate(cluster.log, start=1):
         again.note(seq, fact)
+        again.profiler.handle(fact, fact.at)
         assert news(again.monitor.handle(fact, fact.at), cluster) == []
         if type(fact) in placer_folds.FOLDS:
             assert news(again.placer.handle(fact, fact.at), cluster) == []
+    assert again.profiler.state == cores.profiler.state
     assert again.planner == cores.planner
     assert again.monitor.state == cores.monitor.state
     assert again.placer.state == cores.placer.state

@@ -62,6 +62,14 @@ def test_a_rota_holds_its_gpus_until_its_last_worker_is_gone() -> None:
         assert bench.core.state.free() == free
 
 
+def test_nothing_starts_on_a_gpu_of_a_rota_that_the_node_has_no_more() -> None:
+    """The agent started again without GPU 3; a worker of the rota goes on."""
+    before = [joined("life-0"), start("p0", gpus=2), in_turns("p1")]
+    bench = Bench(gpus=3, adopted=["p0", "p1"], before=before)
+    assert bench.core.state.workers[PlacementId("p1")].gpu_indices == (2, 3)
+    assert refusals(bench, in_turns("p2", place=1)) == ["2 GPUs wanted, 0 free"]
+
+
 def test_other_turns_are_handed_to_the_runner_once() -> None:
     bench = Bench()
     order, later = in_turns("p1"), in_turns("p1", turns=3).gang
