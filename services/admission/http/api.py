@@ -100,6 +100,7 @@ QUERY = web.RequestKey("query", msgspec.Struct)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 M = TypeVar("M", bound=Message)
 B = TypeVar("B")
+K = TypeVar("K")
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 
@@ -221,7 +222,7 @@ class Api:
         return answer(msgspec.structs.replace(page, next=token_of(page.next)))
 
     async def show_job(self, request: web.Request) -> web.Response:
-        return answer(await self._job(JobId(_id(request))))
+        return answer(await self._job(_id(request, JobId, "job")))
 
     async def _job(self, job_id: JobId) -> JobView:
         """The job as the monitor, or for a newer one the core, knows it. Raises Refusal."""
@@ -234,12 +235,12 @@ class Api:
         return await self._forwarding.ask(ShowFresh(job_id=job_id, monitor_seq=monitor_seq), JobView)
 
     async def cancel_job(self, request: web.Request) -> web.Response:
-        asked = Cancel(job_id=JobId(_id(request)), caller=request[CALLER])
+        asked = Cancel(job_id=_id(request, JobId, "job"), caller=request[CALLER])
         done = await self._forwarding.ask(asked, Cancelled)
         return answer(done, 202)
 
     async def explain_job(self, request: web.Request) -> web.Response:
-        job_id = JobId(_id(request))
+        job_id = _id(request, JobId, "job")
         view = await self._asked(ExplainJob(job_id=job_id))
         if isinstance(view, Refused):
             fresh = await self._fresh(job_id, view)
@@ -251,7 +252,7 @@ class Api:
     # ---- the whole cluster
 
     async def list_runs(self, request: web.Request) -> web.Response:
-        return answer(await self._found(ListRuns(job_id=JobId(_id(request))), RunPage))
+        return answer(await self._found(ListRuns(job_id=_id(request, JobId, "job")), RunPage))
 
     async def list_summaries(self, request: web.Request) -> web.Response:
         wanted = _query(request, SummariesQuery)
@@ -266,7 +267,7 @@ class Api:
         return answer(await self._monitor(ListPlans(limit=wanted.limit), PlanPage))
 
     async def show_plan(self, request: web.Request) -> web.Response:
-        return answer(await self._found(ShowPlan(plan_id=PlanId(_id(request))), PlanDetail))
+        return answer(await self._found(ShowPlan(plan_id=_id(request, PlanId, "plan")), PlanDetail))
 
     # ---- nodes, status, policy
 
@@ -280,7 +281,7 @@ class Api:
         return await self._set_drain(request, draining=False)
 
     async def _set_drain(self, request: web.Request, *, draining: bool) -> web.Response:
-        question = SetDrain(node_id=NodeId(_id(request)), draining=draining, caller=request[CALLER])
+        question = SetDrain(node_id=_id(request, NodeId, "node"), draining=draining, caller=request[CALLER])
         return answer(await self._forwarding.ask(question, NodeDrain), 202)
 
     async def show_status(self, _: web.Request) -> web.Response:
@@ -325,7 +326,7 @@ class Api:
 
     async def show_output(self, request: web.Request) -> web.StreamResponse:
         wanted = _query(request, OutputQuery)
-        job_id = JobId(_id(request))
+        job_id = _id(request, JobId, "job")
 
         await self._job(job_id)  # an unknown job is refused before the first line
         reader = Reader(
@@ -523,8 +524,13 @@ def _query(request: web.Request, kind: type[Q]) -> Q:
     return wanted
 
 
-def _id(request: web.Request) -> str:
-    return request.match_info["id"]
+def _id(request: web.Request, kind: type[K], what: str) -> K:
+    """The id in the path; none that cannot be one is known."""
+    text = request.match_info["id"]
+    try:
+        return msgspec.convert(text, kind)
+    except msgspec.ValidationError:
+        raise Refusal(problems.unknown(f"{what} {text}")) from None
 
 
 def _key(request: web.Request) -> str:

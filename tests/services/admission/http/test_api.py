@@ -260,6 +260,24 @@ async def test_unknown_jobs_and_nodes_are_not_found(method: str, path: str) -> N
         await refused(api, method, path, 404)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "what"),
+    [
+        ("GET", "/v1/jobs/a.b", "job"),
+        ("GET", "/v1/jobs/a.b/why", "job"),
+        ("GET", "/v1/jobs/a.b/runs", "job"),
+        ("GET", "/v1/jobs/a.b/output", "job"),
+        ("DELETE", "/v1/jobs/a.b", "job"),
+        ("GET", "/v1/plans/a.b", "plan"),
+        ("POST", "/v1/nodes/a.b/drain", "node"),
+    ],
+)
+async def test_what_cannot_be_an_id_is_not_found(method: str, path: str, what: str) -> None:
+    async with serving() as api:
+        assert (await api.call(method, path, 404))[0]["detail"] == f"there is no {what} a.b"
+        assert api.asked == []
+
+
 async def test_a_job_is_cancelled_once() -> None:
     async with serving() as api:
         await api.submit("k")
