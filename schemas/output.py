@@ -19,7 +19,9 @@ class RankOutput(Message, frozen=True, kw_only=True):
     next: int
     """position at which the next part begins: bytes since the first line of this process"""
     lost: bool = False
-    """true: lines between the position asked for and these were dropped, as old files are"""
+    """true: before these, lines that were asked for are missing: dropped, as old files are, or too many"""
+    more: bool = False
+    """true: there are more lines, for the next question"""
 
 
 class OutputPage(Message, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from shared.domain.states import ENDED
 from shared.runtime.bus.contract import Questions, Unavailable
 
 POLL_REAL_S = 1.0
+PAGES_AT_ONCE = 6
+"""pages of a node's lines that are read in a row; the newest lines of a process take five at most"""
 ASKED_AT_ONCE = 32
 """agents that are asked at the same time"""
 
@@ -48,11 +50,21 @@ class Reader:
 
     async def read(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
         """New lines in the order of their times; a problem of a node is reported once."""
-        found = await asyncio.gather(*(self._of_node(node) for node in nodes))
+        found = await asyncio.gather(*(self._new_of_node(node) for node in nodes))
         lines = [line for part in found for line in part]
         return sorted(lines, key=lambda line: (line.at is None, line.at or 0.0, line.node, line.rank or 0))
 
-    async def _of_node(self, node: NodeId) -> list[OutputLine]:
+    async def _new_of_node(self, node: NodeId) -> list[OutputLine]:
+        lines, more = await self._page_of_node(node)
+        for _ in range(PAGES_AT_ONCE - 1):
+            if not more:
+                break
+            further, more = await self._page_of_node(node)
+            lines += further
+        return lines
+
+    async def _page_of_node(self, node: NodeId) -> tuple[list[OutputLine], bool]:
+        """The next lines of each process, and whether a process has more."""
         known = self._next.setdefault(node, {})
         question = ReadOutput(
             node_id=node,
@@ -65,11 +77,11 @@ class Reader:
             async with self._asking:
                 reply = await self._bus.ask(question, self._limit_real_s)
         except (Unavailable, TimeoutError) as error:
-            return self._problem(node, f"the agent of {node} does not answer: {error}")
+            return self._problem(node, f"the agent of {node} does not answer: {error}"), False
         if not isinstance(reply, OutputPage):
             wrong = f"the agent of {node} gave an answer of the wrong kind"
             reason = reply.reason if isinstance(reply, Refused) else wrong
-            return self._problem(node, reason)
+            return self._problem(node, reason), False
         self._problems.pop(node, None)
         self._not_begun.discard(node)
         lines: list[OutputLine] = []
@@ -78,9 +90,10 @@ class Reader:
             if self._rank not in (None, each.rank):
                 continue
             if each.lost:
-                lines.append(OutputLine(node=node, rank=each.rank, problem="earlier lines were dropped"))
+                lines.append(OutputLine(node=node, rank=each.rank, problem="earlier lines are left out"))
             lines += [OutputLine(node=node, rank=each.rank, at=one.at, text=one.text) for one in each.lines]
-        return lines
+        wanted = [each for each in reply.ranks if self._rank in (None, each.rank)]
+        return lines, any(each.more for each in wanted)
 
     def _problem(self, node: NodeId, text: str) -> list[OutputLine]:
         if self._problems.get(node) == text:

@@ -29,6 +29,8 @@ LINE_MAX = 8_192
 """characters of a line; the rest is cut off"""
 PAGE_MAX_BYTES = 262_144
 """bytes of one rank's output in one answer"""
+NEWEST_MAX_BYTES = 1_048_576
+"""bytes of one rank's newest lines"""
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 """a job's name; any other text could lead out of the folder"""
 _LINE = re.compile(rb"(?P<at>-?\d+\.\d{3}) (?P<text>.*)")
@@ -188,25 +190,29 @@ def _page_of_rank(folder: Path, rank: int, question: ReadOutput) -> RankOutput:
     starts = _starts(folder)
     after = question.after.get(rank, question.others_after)
     if after is None:
-        return _last(folder, rank, starts, question.tail_lines)
-    first = max(after, starts[0] if starts else after)
-    data = b"".join(_from(folder, starts, first))[:PAGE_MAX_BYTES]
-    whole = data[: data.rfind(b"\n") + 1]
-    return RankOutput(rank=rank, lines=_lines(whole), next=first + len(whole), lost=first > after)
+        first, lost = _newest_from(folder, starts, question.tail_lines)
+    else:
+        first = max(after, starts[0] if starts else after)
+        lost = first > after
+    data = b"".join(_from(folder, starts, first))
+    whole = data[: data.rfind(b"\n", 0, PAGE_MAX_BYTES) + 1]
+    more = data.rfind(b"\n") + 1 > len(whole)
+    return RankOutput(rank=rank, lines=_lines(whole), next=first + len(whole), lost=lost, more=more)
 
 
-def _last(folder: Path, rank: int, starts: list[int], newest: int) -> RankOutput:
-    data = b"".join(_from(folder, starts, starts[0] if starts else 0))
-    end = (starts[0] if starts else 0) + data.rfind(b"\n") + 1
-    lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)[-newest:] if newest else []
-    kept: list[bytes] = []
-    size = 0
-    for line in reversed(lines):
-        size += len(line)
-        if size > PAGE_MAX_BYTES:
+def _newest_from(folder: Path, starts: list[int], newest: int) -> tuple[int, bool]:
+    """Where the newest lines begin, and whether they are fewer than asked for, since they are too long."""
+    begin = starts[0] if starts else 0
+    data = b"".join(_from(folder, starts, begin))
+    end = first = data.rfind(b"\n") + 1
+    for _ in range(newest):
+        if not first:
             break
-        kept.append(line)
-    return RankOutput(rank=rank, lines=_lines(b"".join(reversed(kept))), next=end)
+        earlier = data.rfind(b"\n", 0, first - 1) + 1
+        if end - earlier > NEWEST_MAX_BYTES:
+            return begin + first, True
+        first = earlier
+    return begin + first, False
 
 
 def _from(folder: Path, starts: list[int], first: int) -> Iterator[bytes]:

@@ -43,7 +43,10 @@ class Agent:
             begin = max(len(lines) - question.tail_lines, 0)
         end = min(begin + PAGE, len(lines))
         return RankOutput(
-            rank=rank, lines=tuple(PrintedLine(at, text) for at, text in lines[begin:end]), next=end
+            rank=rank,
+            lines=tuple(PrintedLine(at, text) for at, text in lines[begin:end]),
+            next=end,
+            more=end < len(lines),
         )
 
 
@@ -172,7 +175,7 @@ async def test_dropped_lines_are_reported() -> None:
 
     async with job_on(Late("a", r0=[(1.0, "one")])) as api:
         assert [line.get("problem", "") for line in await lines(api)] == [
-            "earlier lines were dropped",
+            "earlier lines are left out",
             "",
         ]
 

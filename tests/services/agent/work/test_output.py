@@ -11,7 +11,14 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputPage, RankOutput
 from schemas.questions import ReadOutput
 from schemas.settings import Settings
-from services.agent.work.output import LINE_MAX, PAGE_MAX_BYTES, OutputFiles, OutputLimits, output_files
+from services.agent.work.output import (
+    LINE_MAX,
+    NEWEST_MAX_BYTES,
+    PAGE_MAX_BYTES,
+    OutputFiles,
+    OutputLimits,
+    output_files,
+)
 from shared.runtime.clock import Clock, LoopClock
 
 JOB, HERE = JobId("job-1"), NodeId("here")
@@ -229,9 +236,25 @@ def test_a_page_is_bounded_and_the_next_one_goes_on(tmp_path: Path, files: Files
         seen += stretch
         position = page.next
     assert seen == lines
-    newest = texts(only(read(output, newest=1_000)))
-    assert newest == lines[-len(newest) :]
-    assert 0 < sum(map(len, newest)) <= PAGE_MAX_BYTES
+
+
+@pytest.mark.parametrize(("newest", "lost"), [(100, False), (1_000, True)])
+def test_the_newest_lines_come_in_pages_up_to_a_limit(
+    tmp_path: Path, files: Files, newest: int, *, lost: bool
+) -> None:
+    output = files(tmp_path, file_bytes=10_000_000)
+    lines = [f"{number} " + "x" * 5_000 for number in range(300)]
+    for line in lines:
+        output.write(JOB, 0, line)
+    page = only(read(output, newest=newest))
+    assert page.lost is lost
+    seen = texts(page)
+    while page.more:
+        assert PAGE_MAX_BYTES - 10_000 < sum(map(len, texts(page))) <= PAGE_MAX_BYTES
+        page = only(read(output, r0=page.next))
+        seen += texts(page)
+    assert seen == lines[-len(seen) :]
+    assert len(seen) == newest if not lost else sum(map(len, seen)) > NEWEST_MAX_BYTES - 10_000
 
 
 def test_the_longest_silent_jobs_make_room(tmp_path: Path, files: Files) -> None:
