@@ -1,9 +1,11 @@
 """Which policy plans: the chosen one, else the configured one, else the stand-in. Volatile. Pure.
 
 A fact only names a policy. Outside work (`Look`) finds out whether that policy is installed and can plan:
-once in a life of the planner, and again each time the policy is chosen.
+once in a life of the planner, and again each time the policy is chosen. Where the look itself fails, as on a
+machine without memory, the policy is looked at again a while later, and counts as unfit until then.
 """
 
+import math
 from collections.abc import Iterator
 
 from services.planner.core.tasks import Known, Look, Unfit
@@ -13,11 +15,24 @@ STANDS_IN = Known(policy=STAND_IN, calls=dict(ROUNDS), sees_staying=True)
 """the stand-in is part of the planner, so nothing needs to be asked about it"""
 
 
+LOOK_AGAIN_REAL_S = 60.0
+"""the wait after a look that failed; it doubles with each that fails after that"""
+LOOK_AGAIN_REAL_S_MAX = 3600.0
+MANY = 10
+"""failures from which on the wait is the longest"""
+
+
 class Candidates:
     """The chosen, the configured and the stand-in policy, and what is known of each."""
 
-    def __init__(self, configured: str) -> None:
+    def __init__(self, configured: str, speed: float) -> None:
+        """`speed`: cluster seconds in a real one."""
         self._configured = configured
+        self._speed = speed
+        self._failures: dict[str, int] = {}
+        """looks in a row that failed, by policy"""
+        self._again: dict[str, float] = {}
+        """when to look at a policy again, by policy"""
         self._answers: dict[str, Known | Unfit] = {}
         self._asked: set[str] = set()
         self._unreported: list[str] = []
@@ -34,25 +49,49 @@ class Candidates:
     def forget(self, policy: str) -> None:
         """Ask about a policy again: it was chosen again, and may have been repaired since."""
         self._answers.pop(policy, None)
+        self._forget_failures(policy)
         self._reconsider()
 
-    def learn(self, answer: Known | Unfit) -> None:
-        self._asked.discard(answer.policy)
-        self._answers[answer.policy] = answer
-        if isinstance(answer, Unfit):
-            self._unreported.append(answer.policy)
+    def learn(self, answer: Known | Unfit, now: float) -> None:
+        known, name = self._answers.get(answer.policy), answer.policy
+        self._asked.discard(name)
+        self._answers[name] = answer
+        if isinstance(answer, Unfit) and answer != known:
+            self._unreported.append(name)
+        if isinstance(answer, Unfit) and answer.passing:
+            failures = self._failures.get(name, 0)
+            wait_s = min(LOOK_AGAIN_REAL_S * 2.0 ** min(failures, MANY), LOOK_AGAIN_REAL_S_MAX)
+            self._failures[name], self._again[name] = failures + 1, now + wait_s * self._speed
+        else:
+            self._forget_failures(name)
         self._reconsider()
 
-    def looks(self, chosen: str) -> list[Look]:
+    def _forget_failures(self, policy: str) -> None:
+        self._failures.pop(policy, None)
+        self._again.pop(policy, None)
+
+    def due(self, chosen: str) -> float:
+        """When to look at a policy again; infinite: at none."""
+        return (
+            min([self._again.get(name, math.inf) for name in self._names(chosen)])
+            if self._again
+            else math.inf
+        )
+
+    def looks(self, chosen: str, now: float) -> list[Look]:
         """Questions that are still to be asked, each once."""
-        if chosen in self._looked:
+        if chosen in self._looked and now < self.due(chosen):
             return []
         self._looked.add(chosen)
-        names = [
-            name for name in self._names(chosen) if name not in self._answers and name not in self._asked
-        ]
+        names = [name for name in self._names(chosen) if self._is_to_be_asked(name, now)]
         self._asked.update(names)
+        for name in names:
+            self._again.pop(name, None)
         return [Look(policy=name) for name in names]
+
+    def _is_to_be_asked(self, name: str, now: float) -> bool:
+        again = now >= self._again.get(name, math.inf)
+        return name not in self._asked and (again or name not in self._answers)
 
     def first(self, chosen: str) -> Known | None:
         """The policy that plans; None until that is known."""

@@ -31,7 +31,13 @@ from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
 from services.planner.core.folds import FOLDS, fold
 from services.planner.core.policy_checks import PolicyChecks
-from services.planner.core.publication import Frame, GpusByType, chose_changed_nodes, published
+from services.planner.core.publication import (
+    Frame,
+    GpusByType,
+    chose_changed_nodes,
+    published,
+    takes_a_place,
+)
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
 from services.planner.core.state import State, is_held
@@ -51,7 +57,7 @@ from services.planner.core.tasks import (
 from services.planner.core.triggers import CALLS_FOR_NOTHING, is_a_plans_own, trigger_of
 from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, view_of, waiting
 from services.planner.core.without_estimates import keep_running
-from services.planner.policies.contract.decision import Decision, Trigger
+from services.planner.policies.contract.decision import NOTES_MAX, SOONEST_S, Decision, Trigger
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
 from shared.domain.cluster import round_at, round_by
@@ -59,6 +65,8 @@ from shared.domain.core import Asked, Effects, Input, Publish, Work, WorkFailed
 
 AFTER_A_RESTART = (Trigger.FREED, Trigger.ARRIVAL, Trigger.NODE)
 """what may have happened that no plan has answered yet"""
+MANY = 20
+"""plans without an answer of the estimator from which on the wait for the next is the longest"""
 NO_ESTIMATES = "no estimates at all: running jobs were kept, none started"
 
 
@@ -78,6 +86,8 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     node_facts: int
     """`State.node_facts` when the view was made"""
     notes: tuple[str, ...]
+    unanswered: bool = False
+    """whether the estimator did not answer"""
 
 
 class Planner:
@@ -85,7 +95,7 @@ class Planner:
         """`grace_s`: how long a round waits for the profiler."""
         self.state = State()
         self._settings = settings
-        self._candidates = Candidates(settings.policy)
+        self._candidates = Candidates(settings.policy, settings.speed)
         self._checks = PolicyChecks()
         self._gathered: dict[tuple[Trigger, bool], float] = {}
         """triggers that came before the policy was known, each with whether a plan caused it: when a plan is
@@ -100,6 +110,9 @@ class Planner:
         self._announced: str | None = None
         self._timer: float | None = None
         self._notes: tuple[str, ...] = ()
+        """notes of plans that were not published, for the next one"""
+        self._unanswered = 0
+        """plans in a row for which the estimator did not answer"""
 
     # ---- the contract of a core
 
@@ -117,23 +130,28 @@ class Planner:
             case Resolved():
                 effects = self._publish(message.number, message.decision, now)
             case Known() | Unfit():
-                self._learn_fitness(message)
+                self._learn_fitness(message, now)
             case Asked() | Judged() | WorkFailed(task=Judge()):
                 effects = self._checks.handle(message)
             case WorkFailed(task=Look(policy=policy), reason=reason):
-                self._learn_fitness(Unfit(policy=policy, reason=reason))
+                self._learn_fitness(Unfit(policy=policy, reason=reason, passing=True), now)
             case WorkFailed(task=Prepare() | Resolve() as task, reason=reason):
                 self._give_up(task.number, reason, now)
             case _:
                 pass
-        looks = [Work(look) for look in self._candidates.looks(self.state.policy)]
-        return effects + looks + self._act(now)
+        return effects + self._looks(now) + self._act(now)
 
     def next_wakeup(self) -> float | None:
-        return self._timer
+        look_at = self._candidates.due(self.state.policy)
+        if look_at == math.inf:
+            return self._timer
+        return look_at if self._timer is None else min(self._timer, look_at)
 
     def wake(self, now: float) -> Effects:
-        return self._act(now)
+        return self._looks(now) + self._act(now)
+
+    def _looks(self, now: float) -> Effects:
+        return [Work(look) for look in self._candidates.looks(self.state.policy, now)]
 
     def resume(self, now: float) -> Effects:
         """Publish nothing: once this planner leads, it plans as if all had just happened.
@@ -144,7 +162,7 @@ class Planner:
         if self.state.jobs:
             for trigger in AFTER_A_RESTART:
                 self._call(trigger, now, own=False)
-        return [Work(look) for look in self._candidates.looks(self.state.policy)]
+        return self._looks(now)
 
     def troubles(self) -> tuple[str, ...]:
         """Settings that are not in effect."""
@@ -188,8 +206,8 @@ class Planner:
             self._announced = None
         self._candidates.forget(fact.policy)
 
-    def _learn_fitness(self, answer: Known | Unfit) -> None:
-        self._candidates.learn(answer)
+    def _learn_fitness(self, answer: Known | Unfit, now: float) -> None:
+        self._candidates.learn(answer, now)
         if self._policy() is not None:
             gathered, self._gathered = self._gathered, {}
             for (trigger, own), at in gathered.items():
@@ -307,7 +325,9 @@ class Planner:
         making = self._making
         if making is None or making.number != answer.number:
             return []
-        self._making = msgspec.structs.replace(making, notes=(*making.notes, *answer.notes))
+        self._making = making = msgspec.structs.replace(
+            making, notes=(*making.notes, *answer.notes), unanswered=answer.unanswered
+        )
         if len(answer.wanted) and not answer.estimates.known():
             return self._publish(answer.number, keep_running(making.view, NO_ESTIMATES), now)
         task = Resolve(
@@ -320,19 +340,32 @@ class Planner:
         )
         return [Work(task)]
 
+    def _plan_again(self, now: float) -> None:
+        """Have a plan made in place of one for which the estimator did not answer.
+
+        The next one is made later each time, a round later at most.
+        """
+        wait_s = self._settings.fragment_settle_s * 2.0 ** min(self._unanswered, MANY)
+        self._unanswered += 1
+        for trigger in AFTER_A_RESTART:
+            self._call(trigger, now + min(wait_s, self._settings.round_s), own=False)
+
     def _publish(self, number: int, decision: Decision, now: float) -> Effects:
         making = self._making
         if making is None or making.number != number or self._token is None:
             return []
-        if self._outlived(making, now):
-            self._making = None
-            return []
-        if making.call is Call.HELP and decision.left:  # running jobs may have to move for those left out
-            self._making = None
-            self._schedule.expect(Call.FIRST, now)
-            return []
-        self._expect_again(making, decision)
         nodes_changed = making.node_facts != self.state.node_facts
+        if self._outlived(making, now):
+            return self._drop(making, making.call, now)
+        if making.call is Call.HELP and decision.left:  # running jobs may have to move for those left out
+            return self._drop(making, Call.FIRST, now)
+        if nodes_changed and takes_a_place(self.state, making.view, decision):
+            return self._drop(making, Call.FIRST, now)
+        if not making.unanswered:
+            self._unanswered = 0
+        elif decision.left:
+            self._plan_again(now)
+        self._expect_again(making, decision)
         if nodes_changed and chose_changed_nodes(self.state, making.view, decision):
             self._call(Trigger.NODE, self._schedule.settled(now), own=False)
         frame = Frame(
@@ -341,16 +374,23 @@ class Planner:
             token=self._token,
             made_from=making.made_from,
             at=now,
-            notes=making.notes,
+            notes=_newest(*making.notes),
             node_facts=making.node_facts,
         )
         return [Publish(published(self.state, frame, decision, self._by_type))]
+
+    def _drop(self, making: Making, call: Call, now: float) -> Effects:
+        """Publish no plan, and have another one made at once."""
+        self._making = None
+        self._notes = _newest(*making.notes)
+        self._schedule.expect(call, now)
+        return []
 
     def _expect_again(self, making: Making, decision: Decision) -> None:
         """Have a plan made when the policy asks for one, or when a job that had to stay may be moved."""
         call = _call_for(making.policy.calls.get(Trigger.FREED, PlanKind.FRAGMENT), making.policy)
         if decision.again_at is not None:
-            self._schedule.expect(call, decision.again_at)
+            self._schedule.expect(call, max(decision.again_at, making.view.at + SOONEST_S))
         if call is not Call.FRAGMENT and decision.left and making.stays_until < math.inf:
             self._schedule.expect(call, making.stays_until)
 
@@ -372,9 +412,14 @@ class Planner:
         if making is None or making.number != number:
             return
         self._making = None
-        self._notes = (reason,)
+        self._notes = _newest(*making.notes, reason)
         self._schedule.hold(now)
         self._schedule.expect(making.call, self._schedule.settled(now))
+
+
+def _newest(*notes: str) -> tuple[str, ...]:
+    """The notes, each once, without the oldest where there are many."""
+    return tuple(dict.fromkeys(notes))[-NOTES_MAX:]
 
 
 def _call_for(kind: PlanKind, policy: Known) -> Call:

@@ -1,19 +1,25 @@
 """From a decision to the plan that is published. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import msgspec
 
+from schemas.codec import encode
 from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
 from services.planner.core.state import State, is_held
+from services.planner.core.staying import may_stay
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
 from shared.domain import gangs, in_turns
 
+PLAN_BYTES_MAX = 1_000_000
+"""bytes of an encoded plan; what a message may have beyond that is for its headers"""
+MEASURED_FROM = 1_000
+"""members of gangs and jobs left out from which on a plan may be larger; or kilobytes of memory"""
 NAMED_AT_MOST = 3
 """how many jobs `LeftOut.held_by` names"""
 REFUSED = "the placer refused it several times in a row; it is tried again later"
@@ -84,7 +90,7 @@ def published(
     assert used <= idle, f"{used} GPUs given of {idle}"
     mentioned = {choice.job_id for choice in choices} | {job.job_id for job in left}
     assert len(mentioned) == len(choices) + len(left), "a plan mentions a job once: placed, or left out"
-    return PlanPublished(
+    plan = PlanPublished(
         at=frame.at,
         plan_id=PlanId(f"plan-{view.round}-{serial}"),
         kind=view.kind,
@@ -108,6 +114,31 @@ def published(
         standings=dict(decision.standings),
         horizon_s=decision.horizon_s,
     )
+    return _fitting(plan)
+
+
+def _fitting(plan: PlanPublished) -> PlanPublished:
+    """The plan, without its explanations where it would be too large for a message with them."""
+    size = sum([len(one.gang.members) for one in plan.placements], start=len(plan.left_out))
+    if size + len(plan.memory) / 1_000 < MEASURED_FROM:
+        return plan
+    for what, less in LESS.items():
+        if len(encode(plan)) <= PLAN_BYTES_MAX:
+            break
+        note = f"too large for a message, so it is without {what}"
+        plan = msgspec.structs.replace(less(plan), notes=(*plan.notes, note))
+    return plan
+
+
+LESS: Mapping[str, Callable[[PlanPublished], PlanPublished]] = {
+    "standings": lambda plan: msgspec.structs.replace(plan, standings={}),
+    "reasons": lambda plan: msgspec.structs.replace(
+        plan,
+        left_out=tuple([LeftOut(job_id=one.job_id, reason=one.reason, held_by=()) for one in plan.left_out]),
+    ),
+    "the policy's memory": lambda plan: msgspec.structs.replace(plan, memory=b""),
+}
+"""what a plan that is too large is published without, in this order"""
 
 
 def _gpus(gangs_of: Iterable[tuple[JobId, Gang]]) -> int:
@@ -160,6 +191,26 @@ def chose_changed_nodes(state: State, view: View, decision: Decision) -> bool:
     """Whether an unfinished job cannot have what the decision gives it: nodes left, or changed their GPUs."""
     choices = [choice for choice in decision.choices if choice.job_id in state.jobs]
     return len(_on_unchanged_nodes(state, view, choices)) < len(choices)
+
+
+def takes_a_place(state: State, view: View, decision: Decision) -> bool:
+    """Whether a first plan would stop or move a job that is not preemptible and can stay where it is by now.
+
+    In the view its node may have been drained, or one of its copies lost.
+    """
+    if view.kind is not PlanKind.FIRST:
+        return False
+    shown = {job.job_id: job for job in view.jobs}
+    chosen = {choice.job_id: choice.gang for choice in decision.choices}
+    return any(
+        not job.preemptible
+        and job_id in shown
+        and not shown[job_id].stays
+        and (placement := state.claims.placement_of(job_id)) is not None
+        and may_stay(state, job, placement)
+        and not ((gang := chosen.get(job_id)) and gangs.keeps(placement.gang, gang))
+        for job_id, job in state.jobs.items()
+    )
 
 
 def _still_possible(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:

@@ -57,7 +57,7 @@ def _where(state: State, holds: Callable[[Placement], bool]) -> dict[JobId, Plac
         for job_id, placement_id in state.claims.of_job.items()
         if (job := state.jobs.get(job_id)) is not None
         and holds(placement := state.claims.planned[placement_id])
-        and _may_stay(state, job, placement)
+        and may_stay(state, job, placement)
     }
 
 
@@ -74,7 +74,7 @@ def _within_limits(state: State, at: float, settings: Settings) -> Stays:
         if job is None or (paid_at <= at and _has_run_for(job, longest_s, at)):
             continue  # most jobs
         placement = state.claims.planned[placement_id]
-        if not _may_stay(state, job, placement) or _merges(job, placement):
+        if not may_stay(state, job, placement) or _merges(job, placement):
             continue
         grown_at = _grown_at(state, job, at, settings)
         free_at = max(grown_at, paid_at) if _is_in_budget(state, job, placement) else grown_at
@@ -132,7 +132,7 @@ def _move_s(state: State, job_id: JobId, job: TrackedJob, to: Gang | None, setti
     return _cost_s(state, job, settings)
 
 
-def _may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
+def may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
     """Whether the job holds its GPUs or starts on them, complete and on usable nodes."""
     runs = job.running is not None and (
         job.running == placement.gang or gangs.retimes(job.running, placement.gang)

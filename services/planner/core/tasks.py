@@ -42,6 +42,8 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: str
     reason: str
+    passing: bool = False
+    """whether the look itself failed, as on a machine without memory"""
 
 
 class Judge(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """the policy that decides: the one asked, or `fifo` in its place"""
     wanted: Configurations
     estimates: Estimated
+    unanswered: bool = False
+    """whether the estimator did not answer: the estimates are those of earlier plans, if any"""
     notes: tuple[str, ...] = ()
 
 

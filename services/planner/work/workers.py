@@ -58,7 +58,8 @@ class Workers:
         answer = await self._run(task, self._settings.policy_load_real_s)
         if isinstance(answer, Known | Unfit):
             return answer
-        return Unfit(policy=task.policy, reason=_reason(answer))
+        passing = isinstance(answer, PolicyFailed) and answer.crashed
+        return Unfit(policy=task.policy, reason=_reason(answer), passing=passing)
 
     async def judge(self, task: Judge) -> Judged:
         seen = await self.look(Look(policy=task.policy))
@@ -66,9 +67,15 @@ class Workers:
 
     async def prepare(self, task: Prepare) -> Prepared:
         wanted, policy, notes = await self._wanted(task)
-        estimates, more = await self._estimates(wanted, task.view)
+        estimates, failure = await self._estimates(wanted, task.view)
+        more = (f"planned by estimates of earlier plans: {failure}",) if failure is not None else ()
         return Prepared(
-            number=task.number, policy=policy, wanted=wanted, estimates=estimates, notes=(*notes, *more)
+            number=task.number,
+            policy=policy,
+            wanted=wanted,
+            estimates=estimates,
+            unanswered=failure is not None,
+            notes=(*notes, *more),
         )
 
     async def resolve(self, task: Resolve) -> Resolved:
@@ -127,17 +134,18 @@ class Workers:
 
     # ---- estimates
 
-    async def _estimates(self, wanted: Configurations, view: View) -> tuple[Estimated, tuple[str, ...]]:
+    async def _estimates(self, wanted: Configurations, view: View) -> tuple[Estimated, Exception | None]:
+        """The estimates, and why the estimator did not give them if they are those of earlier plans."""
         if not len(wanted):
-            return unknown(0), ()
+            return unknown(0), None
         about = inquiry(wanted, view)
         try:
             fresh = await self._ask(about)
         except (Unavailable, TimeoutError, ValueError) as error:
             recalled = self._remembered.recall(about)
-            return recalled.at(about.which), (f"planned by estimates of earlier plans: {error}",)
+            return recalled.at(about.which), error
         self._remembered.learn(about, fresh)
-        return fresh.at(about.which), ()
+        return fresh.at(about.which), None
 
     async def _ask(self, about: Inquiry) -> Estimated:
         timeout_s = self._settings.estimate_timeout_real_s

@@ -104,7 +104,7 @@ def linear(wanted: Configurations) -> Estimated:
 
 
 def silent(wanted: Configurations) -> Estimated:
-    """An estimator that knows nothing."""
+    """An estimator that does not answer, where no earlier plan is remembered."""
     return unknown(len(wanted))
 
 
@@ -238,7 +238,11 @@ class Stage:
         assert isinstance(wanted, Configurations), wanted
         assert misfit(task.view, wanted) is None
         return Prepared(
-            number=task.number, policy=task.policy, wanted=wanted, estimates=self.estimator(wanted)
+            number=task.number,
+            policy=task.policy,
+            wanted=wanted,
+            estimates=self.estimator(wanted),
+            unanswered=self.estimator is silent,
         )
 
     def _resolve(self, task: Resolve) -> None:

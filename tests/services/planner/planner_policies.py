@@ -1,5 +1,6 @@
 """Policies that misbehave, found as `planner_policies:<name>`."""
 
+import math
 import os
 import sys
 import time
@@ -46,6 +47,17 @@ class Numbers(Hops):
     def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:
         decision = super().decide(view, wanted, estimates, solve)
         return msgspec.structs.replace(decision, gap=np.float32(0.5))
+
+
+class WithoutRounds(Hops):
+    calls = dict.fromkeys((Trigger.ARRIVAL, Trigger.FREED, Trigger.NODE), PlanKind.FRAGMENT)
+
+
+class AtOnceAgain(Hops):
+    """Starts nothing, and asks for the next plan as soon as one can ask."""
+
+    def decide(self, view: View, wanted: Configurations, estimates: Estimated, solve: Solve) -> Decision:  # noqa: ARG002 - the contract's
+        return Decision(choices=(), again_at=math.nextafter(view.at, math.inf))
 
 
 class Crashes(Hops):

@@ -56,9 +56,13 @@ ROUNDS: Mapping[Trigger, PlanKind] = {
 STAND_IN = "fifo"
 """the policy that plans in place of one that cannot"""
 
+SOONEST_S = 1.0
+"""the least time from a plan to the next one that `again_at` asks for"""
 MEMORY_BYTES_MAX = 524_288
 NOTES_MAX = 20
 NOTE_LENGTH_MAX = 1_000
+TEXT_LENGTH_MAX = 300
+"""characters of a reason why a job is left out, and of what a measure means"""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +97,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     configurations: WholeNumber = 0
     memory: bytes = b""
     again_at: float | None = None
-    """the policy is asked again at this cluster time at the latest, even if nothing happens"""
+    """the policy is asked again at this cluster time at the latest, even if nothing happens; not within
+    `SOONEST_S` of the view"""
     notes: tuple[str, ...] = ()
     measures: Measures = Measures()
     standings: Mapping[JobId, Standing] = {}
@@ -210,6 +215,9 @@ def _too_large_for_a_message(view: View, decision: Decision) -> str | None:
         return f"a memory of {len(decision.memory)} bytes; at most {MEMORY_BYTES_MAX}"
     if len(decision.notes) > NOTES_MAX or any(len(note) > NOTE_LENGTH_MAX for note in decision.notes):
         return f"more than {NOTES_MAX} notes, or one of more than {NOTE_LENGTH_MAX} characters"
+    texts = (decision.measures.priority, decision.measures.gain, *[left.detail for left in decision.left])
+    if any(len(text) > TEXT_LENGTH_MAX for text in texts):
+        return f"a reason or a measure of more than {TEXT_LENGTH_MAX} characters"
     return None
 
 

@@ -19,7 +19,7 @@ from schemas.ids import GpuType, JobId, NodeId
 from schemas.placement import Mode, Relaxed
 from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations, explicit
-from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
+from services.planner.policies.contract.decision import SOONEST_S, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
 from services.planner.policies.hlas.contenders import Contender, contenders
@@ -41,8 +41,6 @@ from services.planner.policies.kit.thresholds import ascending
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 
-SOONEST_S = 1.0
-"""the least time from a plan to the next one that `again_at` asks for"""
 MEASURES = Measures(priority="level, by virtual size, 1 first")
 
 

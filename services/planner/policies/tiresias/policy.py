@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from schemas.ids import JobId
 from schemas.plans import Measures, PlanKind, Standing
-from services.planner.policies.contract.decision import Trigger
+from services.planner.policies.contract.decision import SOONEST_S, Trigger
 from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.kit.gangs import Style
 from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult
@@ -38,9 +38,6 @@ from services.planner.policies.tiresias.queues import (
     next_move_in,
     settled,
 )
-
-SOONEST_S = 1.0
-"""the least time from a plan to the next one that `again_at` asks for"""
 
 
 class TiresiasOptions(RigidOptions, frozen=True, kw_only=True):

@@ -127,3 +127,28 @@ def test_a_policy_chosen_again_is_looked_at_again() -> None:
         if isinstance(effect, Work)
     ]
     assert asked == [Look(policy="json:loads")]
+
+
+def test_a_look_that_fails_is_repeated_later_each_time_until_it_succeeds() -> None:
+    stage = Stage(Settings(policy="hops"), leads=False)
+    stage.looks = False
+    asked: list[float] = []
+    for _ in range(4):
+        stage._do(stage.hear(WorkFailed(Look(policy="hops"), "TimeoutError: too long")))
+        due = stage.core.next_wakeup()
+        assert due is not None
+        asked.append(due - stage.now)
+        stage.now = due
+        assert stage.core.wake(due) == [Work(Look(policy="hops"))]
+        assert stage.core.next_wakeup() is None
+    assert asked == [60.0, 120.0, 240.0, 480.0]
+    assert stage.core.troubles() == ("fifo plans in place of hops: TimeoutError: too long",)
+    stage.hear_of("hops")
+    assert stage.core.troubles() == ()
+    assert stage.core.next_wakeup() is None
+
+
+def test_a_policy_that_is_unfit_by_itself_is_not_looked_at_again() -> None:
+    stage = Stage(Settings(policy="json:loads"), leads=False)
+    assert stage.core.troubles()
+    assert stage.core.next_wakeup() is None

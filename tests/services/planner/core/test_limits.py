@@ -17,13 +17,17 @@ from services.planner.core.staying import Stays, charge, staying
 from tests.fact_builders import (
     NODE,
     V100,
+    config,
     in_queue,
+    joined,
     opened,
     placement,
     plan,
     profile_run,
     worker_stopped,
 )
+from tests.services.planner.planner_builders import Stage
+from tests.services.planner.planner_stages import carried_out, places
 from tests.services.planner.planner_states import comes_up, on, runs, state_of, there
 
 A, B, C = (JobId(name) for name in "abc")
@@ -353,3 +357,21 @@ def test_a_move_to_where_its_processes_stand_by_costs_a_switch(warm: bool, cost_
     back = msgspec.structs.replace(placement(A, place="pl-b"), gang=elsewhere)
     charge(state, first(back), settings)
     assert state.moves_from == pytest.approx(200.0 + cost_s * 4 / (0.1 * 16))
+
+
+@pytest.mark.parametrize("policy", ["hops", "sia", "fifo", "gavel"])
+def test_a_drain_that_was_lifted_meanwhile_takes_no_job_s_place(policy: str) -> None:
+    """The plan is made while the node drains, and published when it does not any more."""
+    stage = Stage(Settings(policy=policy, round_s=360.0))
+    stage.tell(joined(), *in_queue(demand=(8,), preemptible=False, samples=1e9), opened())
+    stage.until(5.0)
+    carried_out(stage, stage.plan)
+    stage.until(700.0)
+    stage.tell(NodeDrained(at=700.0, node_id=NodeId(NODE)))
+    stage.work_s, before = 5.0, len(stage.plans)
+    stage.until(722.5)
+    assert len(stage.plans) == before, "in the making"
+    stage.tell(NodeRestored(at=722.6, node_id=NodeId(NODE)))
+    stage.until(740.0)
+    assert len(stage.plans) > before
+    assert all(places(made) == {"job-1": config(node_1=8)} for made in stage.plans[before:])

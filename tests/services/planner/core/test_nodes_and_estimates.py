@@ -1,11 +1,15 @@
 """Nodes that come and go, and estimates that do not arrive."""
 
+from itertools import pairwise
+
 import msgspec
 import numpy as np
+import pytest
 
 from schemas.events import NodeDrained, NodeRestored
 from schemas.ids import NodeId
 from schemas.plans import Layer, Waiting
+from schemas.settings import Settings
 from tests.fact_builders import (
     config,
     in_queue,
@@ -99,3 +103,28 @@ def test_work_that_fails_as_a_whole_is_tried_again_and_noted() -> None:
     stage.until(5.0)
     assert places(stage.plan) == {"job-1": config(node_1=4)}
     assert "too long" in stage.plan.notes[0]
+
+
+@pytest.mark.parametrize("policy", ["jps", "allox", "hops", "tiresias"])
+def test_a_plan_is_made_again_where_the_estimator_did_not_answer(policy: str) -> None:
+    """Also under policies that are not asked at rounds, and where nothing else happens."""
+    stage = Stage(Settings(policy=policy, round_s=360.0))
+    stage.estimator = silent
+    stage.tell(joined(), *in_queue(demand=(1, 2)))
+    stage.until(30.0)
+    assert stage.plans
+    assert not any(made.placements for made in stage.plans)
+    assert len(stage.plans) < 12, "later each time"
+    stage.estimator = linear
+    stage.until(30.0 + 360.0)
+    assert places(stage.plan)
+
+
+def test_a_plan_in_place_of_one_without_an_answer_is_made_a_round_later_at_most() -> None:
+    stage = Stage(Settings(policy="jps", round_s=360.0))
+    stage.estimator = silent
+    stage.tell(joined(), *in_queue(demand=(1, 2)))
+    stage.until(100_000.0)
+    apart = [later.at - made.at for made, later in pairwise(stage.plans)]
+    assert max(apart) == pytest.approx(360.0)
+    assert len(stage.plans) < 100_000.0 / 360.0 + 20

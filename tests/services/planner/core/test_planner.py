@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
+from schemas.events import PolicyChosen
 from schemas.settings import Settings
 from services.planner.core.state import State
 from services.planner.core.tasks import Prepare, Prepared, Resolve
@@ -17,7 +18,9 @@ from tests.fact_builders import (
     profile_run,
 )
 from tests.services.planner.planner_builders import Stage
-from tests.services.planner.planner_stages import carried_out, cluster
+from tests.services.planner.planner_stages import carried_out, cluster, places
+
+POLICIES = "tests.services.planner.planner_policies"
 
 
 def busy_day() -> list[Event]:
@@ -80,3 +83,23 @@ def test_the_policy_that_decides_knows_whether_it_stands_in(policy: str, *, stan
     stage.tell(joined(), *in_queue("job"), opened())
     stage.until(5.0)
     assert {task.stands_in for task in stage.decided} == {stands_in}
+
+
+def test_a_fragment_plan_that_outlives_its_round_is_made_again() -> None:
+    """Also under a policy that no round calls, and with what was noted."""
+    stage = Stage(Settings(policy=f"{POLICIES}:WithoutRounds", round_s=360.0))
+    stage.work_s = 2.0
+    stage.tell(joined())
+    stage.until(357.5)
+    stage.tell(PolicyChosen(at=357.6, policy="json:loads"), *in_queue(at=358.5, demand=(1,)))
+    stage.until(370.0)
+    assert places(stage.plan)
+    [note] = stage.plan.notes
+    assert note.startswith(f"{POLICIES}:WithoutRounds plans in place of json:loads")
+
+
+def test_a_policy_cannot_have_one_plan_follow_the_other_at_once() -> None:
+    stage = Stage(Settings(policy=f"{POLICIES}:AtOnceAgain", fragment_settle_s=1.0))
+    stage.tell(joined(), *in_queue(demand=(1,)), opened())
+    stage.until(20.0)
+    assert 2 < len(stage.plans) < 25

@@ -1,16 +1,21 @@
 """From a decision to the plan: what is kept, what is dropped, and who holds the GPUs of those left out."""
 
+from random import Random
+from string import ascii_lowercase
+
 import msgspec
 import pytest
 
+from schemas.codec import encode
 from schemas.events import GpusWithheld, NodeDrained, Outcome, PlacementRefused, PlanPublished
 from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Forked, Gang, Relaxed
-from schemas.plans import Layer, LeftOut, PlanKind, Waiting
+from schemas.plans import Layer, LeftOut, PlanKind, Standing, Waiting
 from schemas.plans import Stage as Made
 from services.planner.core.folds import fold
 from services.planner.core.publication import (
     NODE_GONE,
+    PLAN_BYTES_MAX,
     REFUSED,
     Frame,
     GpusByType,
@@ -21,6 +26,7 @@ from services.planner.core.state import State
 from services.planner.core.staying import Stays
 from services.planner.core.viewing import view_of
 from services.planner.policies.contract.decision import Choice, Decision, Left
+from shared.runtime.bus.limits import MAX_PAYLOAD_BYTES
 from tests.fact_builders import (
     NODE,
     cancelled,
@@ -430,3 +436,26 @@ def test_the_stored_gpus_of_ended_jobs_are_forgotten_once_they_are_most() -> Non
     again = dict(known.of(state, [(JobId("job-0"), gangs[JobId("job-0")])]))
     assert first[JobId("job-0")] == again[JobId("job-0")] == {V100: 1}
     assert first[JobId("job-0")] is not again[JobId("job-0")]
+
+
+def test_a_plan_too_large_for_a_message_goes_without_its_explanations() -> None:
+    """A queue of ten thousand jobs with the longest names."""
+    random = Random(1)
+    names = ["".join(random.choices(ascii_lowercase, k=63)) + f"-{n}" for n in range(9_900)]
+    state = state_of(*map(JobId, names))
+    left = tuple(
+        Left(job_id=JobId(name), reason=Waiting.OUTWEIGHED, detail=f"outweighed by {random.random()}")
+        for name in names
+    )
+    standings = {JobId(name): Standing(priority=random.random(), gain=random.random()) for name in names}
+    decision = Decision(choices=(), left=left, standings=standings, memory=random.randbytes(400_000))
+    made = published(state, frame_of(state), decision)
+    assert len(encode(made)) <= PLAN_BYTES_MAX < MAX_PAYLOAD_BYTES
+    assert (made.standings, made.memory) == ({}, decision.memory)
+    assert [one.job_id for one in made.left_out] == names
+    assert made.notes[-2:] == (
+        "too large for a message, so it is without standings",
+        "too large for a message, so it is without reasons",
+    )
+    small = published(state_of(A), frame_of(state_of(A)), Decision(choices=()))
+    assert small.notes == frame_of(state_of(A)).notes

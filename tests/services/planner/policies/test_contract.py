@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from schemas.ids import GpuType, JobId, PlacementId, RotaId
 from schemas.numbers import MOST
 from schemas.placement import Gang, Lockstep, Relaxed
-from schemas.plans import Layer, PlanKind, Standing, Waiting
-from services.planner.policies.contract.decision import Choice, Decision, Left, fault, modes_of
+from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
+from services.planner.policies.contract.decision import (
+    TEXT_LENGTH_MAX,
+    Choice,
+    Decision,
+    Left,
+    fault,
+    modes_of,
+)
 from services.planner.policies.contract.view import Present, View
 from services.planner.policies.registry import Registry, UnfitPolicy, names
 from services.planner.solver import BACKENDS, solving_from_now
@@ -140,6 +147,21 @@ def test_a_number_that_no_message_holds_is_a_fault(numbers: dict[str, float]) ->
     seen = view([job("x", (2,))], [node("a0", 2)])
     decision = msgspec.structs.replace(Decision(choices=()), **numbers)
     assert fault(seen, decision) == "a number that no message holds"
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Decision(
+            choices=(),
+            left=(Left(job_id=JobId("x"), reason=Waiting.OUTWEIGHED, detail="a" * (TEXT_LENGTH_MAX + 1)),),
+        ),
+        Decision(choices=(), measures=Measures(gain="a" * (TEXT_LENGTH_MAX + 1))),
+    ],
+)
+def test_a_text_too_long_for_a_plan_of_many_jobs_is_a_fault(decision: Decision) -> None:
+    seen = view([job("x", (2,))], [node("a0", 2)])
+    assert fault(seen, decision) == f"a reason or a measure of more than {TEXT_LENGTH_MAX} characters"
 
 
 @pytest.mark.parametrize("throughput", [-1.0, 2 * MOST, float("inf")])
