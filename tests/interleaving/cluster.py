@@ -18,13 +18,12 @@ from schemas.events import (
     JobProfiled,
     JobTypeProfiled,
     NodeDrained,
-    NodeLost,
     NodeRestored,
-    NodeReturned,
 )
 from schemas.ids import JobId, NodeId
 from schemas.placement import Mode
 from schemas.plans import PlanKind
+from schemas.samples import Heartbeat
 from services.agent.tasks import GpusSeen
 from services.monitor.core import Monitor
 from services.placer.core import Placer
@@ -55,8 +54,9 @@ READERS = ("profiler", "estimator", "placer", "monitor", "planner")
 S = TypeVar("S")
 FAILS = 0.3
 """how likely it is that a node fails, where one that has failed is back"""
-NEVER = 1e12
-"""seconds after which the monitor by itself takes a node as lost"""
+LEASE_S = 60.0
+TIME_LIMIT_S = 300.0
+"""of some jobs"""
 
 
 class Reading(NamedTuple):
@@ -72,7 +72,7 @@ class Reading(NamedTuple):
         return cls(
             Profiler(round_s=ROUND_S, timeout_s=START_TIMEOUT_S, attempts=2),
             Placer(start_timeout_s=START_TIMEOUT_S, profile_iterations=20),
-            Monitor(lease_s=NEVER, interruptions_max=50, raqlr_window_s=3600.0, speed=1.0),
+            Monitor(lease_s=LEASE_S, interruptions_max=50, raqlr_window_s=3600.0, speed=1.0),
             PlannerState(),
         )
 
@@ -125,6 +125,7 @@ class Cluster:
                     demand=demand,
                     samples=SAMPLES,
                     retries=1_000,
+                    time_limit_s=self._random.choice((None, None, None, TIME_LIMIT_S)),
                 )
             )
 
@@ -206,6 +207,12 @@ class Cluster:
         self.cores = self.cores._replace(placer=again)
         self._publish_all(again.resume(self.now))
 
+    def _restart_monitor(self) -> None:
+        again = Reading.begin().monitor
+        again.state = _stored(self.cores.monitor.state)
+        self.cores = self.cores._replace(monitor=again)
+        self._publish_all(again.resume(self.now))
+
     def _restart_profiler(self) -> None:
         again = Reading.begin().profiler
         again.state = _stored(self.cores.profiler.state)
@@ -270,14 +277,16 @@ class Cluster:
         elif not host.down and self._random.random() < FAILS:
             host.cut()
 
-    def _judge(self, host: Host) -> None:
-        """The monitor's leases: a node that is away is lost, and one that is back returns."""
-        known = self.cores.monitor.state.ledger.nodes.get(host.node_id)
-        away = host.down or host.is_cut
-        if known is not None and known.alive and away:
-            self._publish(NodeLost(at=self.now, node_id=host.node_id))
-        elif known is not None and not known.alive and not away and known.life == host.life:
-            self._publish(NodeReturned(at=self.now, node_id=host.node_id))
+    def _beat(self, host: Host) -> None:
+        """A heartbeat reaches the monitor, which finds out by itself which nodes are lost and back."""
+        if not host.is_cut and host.lives:
+            beat = Heartbeat(at=self.now, node_id=host.node_id, life=host.life, workers=tuple(host.workers))
+            self._publish_all(self.cores.monitor.handle(beat, self.now))
+
+    def _wake_monitor(self) -> None:
+        due = self.cores.monitor.next_wakeup()
+        if due is not None and due <= self.now:
+            self._publish_all(self.cores.monitor.wake(self.now))
 
     def _break_gpus(self, host: Host) -> None:
         if not self._other_gpus or host.is_cut or not host.lives:
@@ -310,11 +319,12 @@ class Cluster:
             self.now += 1.0
             before = len(self.log)
             self._wake_profiler()
+            self._wake_monitor()
             moved = [who for who in self._read_to if self._read_all(who)]
             for host in self.hosts.values():
                 for placement_id in list(host.workers):
                     host.work(placement_id, self.now, faults=False)
-                self._judge(host)
+                self._beat(host)
             if not moved and len(self.log) == before:
                 return
 
@@ -332,7 +342,8 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     lambda cluster, _: cluster._submit(): 5,
     Cluster._crash_or_begin: 12,
     Cluster._cut_or_join: 12,
-    Cluster._judge: 10,
+    Cluster._beat: 60,
+    lambda cluster, _: cluster._wake_monitor(): 30,
     lambda cluster, _: cluster._time_out(): 1,
     lambda cluster, _: cluster._cancel(): 0.3,
     Cluster._drain: 0.7,
@@ -340,6 +351,7 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     Cluster._break_gpus: 3.5,
     lambda cluster, _: cluster._restart_placer(): 1.5,
     lambda cluster, _: cluster._restart_profiler(): 1.5,
+    lambda cluster, _: cluster._restart_monitor(): 1.5,
     lambda cluster, _: cluster._wake_profiler(): 100,
 }
 """what may happen next, and how likely it is"""
