@@ -24,6 +24,7 @@ from schemas.events import (
     JobProfiled,
     JobTypeProfiled,
     NodeLost,
+    PlacementRefused,
     PlanPublished,
     StartOrdered,
     StopOrdered,
@@ -130,17 +131,23 @@ def _stop(known: Executions, fact: StopOrdered) -> None:
 
 def _end(known: Executions, fact: WorkerStopped) -> Execution | None:
     running = _running(known, fact)
-    if running is None or not fact.leads:
+    if running is None:
         return None
     del known.running[fact.placement_id][fact.node_id]
     if not known.running[fact.placement_id]:
         del known.running[fact.placement_id]
-    return _execution(known, running, fact) if fact.outcome in WELL else None
+    return _execution(known, running, fact) if fact.leads and fact.outcome in WELL else None
 
 
 def _drop(known: Executions, fact: JobPreempted | JobCompleted | JobFailed) -> None:
     """Forget a placement whose node was lost or that never came up: nothing was measured."""
     known.running.pop(fact.placement_id, None)
+
+
+def _refuse(known: Executions, fact: PlacementRefused) -> None:
+    """Forget a placement whose gang will never form: an agent that is gone reports no end."""
+    if _idle(known.running.get(fact.placement_id, {}).values()):
+        known.running.pop(fact.placement_id, None)
 
 
 def _lose(known: Executions, fact: NodeLost) -> None:
@@ -153,12 +160,13 @@ def _lose(known: Executions, fact: NodeLost) -> None:
 
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
     """Forget a placement whose gang never formed: it reports no end."""
-    for placement_id in [one for one, own in known.running.items() if _idle(own.values(), fact)]:
-        del known.running[placement_id]
+    for placement_id, own in list(known.running.items()):
+        if _idle(own.values()) and all(one.order.job_id == fact.job_id for one in own.values()):
+            del known.running[placement_id]
 
 
-def _idle(leaders: Iterable[RunningPlacement], fact: JobCancelled) -> bool:
-    return all(one.order.job_id == fact.job_id and one.began_at is None for one in leaders)
+def _idle(leaders: Iterable[RunningPlacement]) -> bool:
+    return all(one.began_at is None for one in leaders)
 
 
 def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped) -> Execution | None:
@@ -207,6 +215,7 @@ FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobPreempted: _drop,
     JobCompleted: _drop,
     JobFailed: _drop,
+    PlacementRefused: _refuse,
     JobCancelled: _withdraw,
     NodeLost: _lose,
 }

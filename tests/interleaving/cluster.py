@@ -1,9 +1,9 @@
 """The cores around one log, each of which reads it at its own pace, under random hands.
 
-Profiler, placer, monitor, agents and the planner's state are the shipped ones. A random number says what
-comes next: who reads how far, which node crashes, is cut off, or comes back with other GPUs, which worker
-fails. Plans are random as well. They keep to what the planner's state knows of nodes and claims, as those of
-a policy do.
+Profiler, estimator, placer, monitor, agents and the planner's state are the shipped ones. A random number
+says what comes next: who reads how far, which node crashes, is cut off, or comes back with other GPUs, which
+worker fails. Plans are random as well. They keep to what the planner's state knows of nodes and claims, as
+those of a policy do.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from schemas.placement import Mode
 from schemas.plans import PlanKind
 from schemas.samples import Heartbeat
 from services.agent.tasks import GpusSeen
+from services.estimator.core import Estimator
 from services.monitor.core import Monitor
 from services.placer.core import Placer
 from services.planner.core import folds as planner_folds
@@ -63,6 +64,7 @@ class Reading(NamedTuple):
     """The cores that follow from a log alone."""
 
     profiler: Profiler
+    estimator: Estimator
     placer: Placer
     monitor: Monitor
     planner: PlannerState
@@ -71,6 +73,7 @@ class Reading(NamedTuple):
     def begin(cls) -> "Reading":
         return cls(
             Profiler(round_s=ROUND_S, timeout_s=START_TIMEOUT_S, attempts=2),
+            Estimator(flush_s=10.0),
             Placer(start_timeout_s=START_TIMEOUT_S, profile_iterations=20),
             Monitor(lease_s=LEASE_S, interruptions_max=50, raqlr_window_s=3600.0, speed=1.0),
             PlannerState(),
@@ -155,6 +158,7 @@ class Cluster:
             case "profiler":
                 self._work_of_profiler(self.cores.profiler.handle(fact, self.now))
             case "estimator":
+                self.cores.estimator.handle(fact, self.now)
                 self._estimate(fact)
             case "placer":
                 self._publish_all(self.cores.placer.handle(fact, self.now))
@@ -187,7 +191,7 @@ class Cluster:
             self._work_of_profiler(self.cores.profiler.wake(self.now))
 
     def _estimate(self, fact: Event) -> None:
-        """What the estimator says of a job's speeds, without a store."""
+        """What the estimator's store would say of a job's speeds."""
         match fact:
             case JobProfiled(job_id=job_id, modules=modules) if modules:
                 self._publish(queued(job_id, at=self.now, single_gpu=dict.fromkeys(modules, 10.0)))

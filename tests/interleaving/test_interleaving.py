@@ -27,12 +27,13 @@ def ran(seed: int, *, other_gpus: bool) -> Cluster:
 
 def leftovers(cluster: Cluster) -> Iterator[object]:
     """What is held for jobs or by workers, though all has ended."""
-    profiler, placer, monitor, planner = cluster.cores
+    profiler, estimator, placer, monitor, planner = cluster.cores
     yield from [job for job in monitor.state.ledger.jobs.values() if not job.ended]
     yield from placer.state.jobs
     yield from placer.state.placements
     yield from filter(None, placer.state.stale.values())
     yield from (*profiler.state.jobs, *profiler.state.runs)
+    yield from (*estimator.state.jobs, *estimator.state.executions.running)
     yield from planner.jobs
     yield from planner.claims.claimed
     for host in cluster.hosts.values():
@@ -56,10 +57,12 @@ def test_in_any_order_all_jobs_end_and_a_replay_has_the_same_states(seed: int, *
     for seq, fact in enumerate(cluster.log, start=1):
         again.note(seq, fact)
         again.profiler.handle(fact, fact.at)
+        again.estimator.handle(fact, fact.at)
         assert news(again.monitor.handle(fact, fact.at), cluster) == []
         if type(fact) in placer_folds.FOLDS:
             assert news(again.placer.handle(fact, fact.at), cluster) == []
     assert again.profiler.state == cores.profiler.state
+    assert again.estimator.state == cores.estimator.state
     assert again.planner == cores.planner
     assert again.monitor.state == cores.monitor.state
     assert again.placer.state == cores.placer.state

@@ -21,6 +21,7 @@ from tests.fact_builders import (
     placement,
     plan,
     preempted,
+    refused,
     start_ordered,
     stop_ordered,
     submitted,
@@ -174,6 +175,21 @@ def test_short_executions_may_be_left_out() -> None:
 
 def test_an_empty_report_has_no_figures() -> None:
     assert report([], ("layer",)).overall is None
+
+
+@pytest.mark.parametrize(
+    "end", [refused(), worker_stopped(outcome=Outcome.REFUSED, samples_done=0.0, leads=False)]
+)
+def test_a_start_that_was_refused_is_forgotten(end: Event) -> None:
+    known = Executions()
+    for fact in [plan(placement()), start_ordered(), end]:
+        assert fold(known, fact) is None
+    assert known.running == {}
+
+
+def test_a_refusal_does_not_end_what_runs() -> None:
+    """The placer refused a plan that had the placement again."""
+    assert one(*running(), refused(), worker_stopped(at=120)).seconds == 100.0
 
 
 def test_a_run_that_was_cancelled_and_lost_its_node_before_it_stopped_is_forgotten() -> None:
