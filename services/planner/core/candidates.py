@@ -72,11 +72,8 @@ class Candidates:
 
     def due(self, chosen: str) -> float:
         """When to look at a policy again; infinite: at none."""
-        return (
-            min([self._again.get(name, math.inf) for name in self._names(chosen)])
-            if self._again
-            else math.inf
-        )
+        times = [self._again[name] for name in self._names(chosen) if name in self._again]
+        return min(times, default=math.inf)
 
     def looks(self, chosen: str, now: float) -> list[Look]:
         """Questions that are still to be asked, each once."""

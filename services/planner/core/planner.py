@@ -142,10 +142,9 @@ class Planner:
         return effects + self._looks(now) + self._act(now)
 
     def next_wakeup(self) -> float | None:
-        look_at = self._candidates.due(self.state.policy)
-        if look_at == math.inf:
-            return self._timer
-        return look_at if self._timer is None else min(self._timer, look_at)
+        timer = math.inf if self._timer is None else self._timer
+        due = min(timer, self._candidates.due(self.state.policy))
+        return None if due == math.inf else due
 
     def wake(self, now: float) -> Effects:
         return self._looks(now) + self._act(now)
