@@ -88,14 +88,15 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
         except ValueError as error:
             raise Invalid(f"{source}: {error}") from None
         except OSError as error:
-            raise Failure(f"{data}: {error.strerror or error}; nothing is left of it") from None
+            reason = (error.strerror or str(error)).lower()
+            raise Failure(f"{data}: {reason}; nothing is left of it") from None
         return _restored(backup, data, lines, files)
 
 
 @contextlib.contextmanager
 def _draft(data: Path) -> Iterator[Path]:
     """A folder beside the target, deleted afterwards unless it was renamed. Raises OSError."""
-    data.absolute().parent.mkdir(parents=True, exist_ok=True)
+    owner_only.make_parents(data.absolute())
     draft = data.absolute().parent / f".{data.name}-{secrets.token_hex(8)}"
     try:
         draft.mkdir(owner_only.FOLDER)  # not before: a signal raises between any two lines

@@ -1,6 +1,7 @@
 """Files and folders that only their owner can read: what a stack stores, and its credentials."""
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -30,6 +31,14 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
         raise Exposed(f"{folder} belongs to another account; it holds credentials of this one")
     if stat.S_IMODE(found.st_mode) & OTHERS & ~mode:
         folder.chmod(mode)
+
+
+def make_parents(path: Path) -> None:
+    """Make the folders that are to hold the path. Raises NotADirectoryError if a file is in their way."""
+    try:
+        path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
 
 
 def write(path: Path, data: bytes, *, lasting: bool = True) -> None:

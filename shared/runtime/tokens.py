@@ -111,7 +111,7 @@ def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
 
 def change_tokens(path: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
     """Read, change and write a file under a lock. Raises as `read_tokens` does, and what `change` raises."""
-    path.parent.mkdir(mode=owner_only.FOLDER, parents=True, exist_ok=True)
+    owner_only.make_parents(path)
     with contextlib.closing(owner_only.appended(path.with_name(f".{path.name}.lock"))) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         tokens = TokensFile(tokens=tuple(change(read_tokens(path))))

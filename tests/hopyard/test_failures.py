@@ -121,6 +121,19 @@ def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Pa
     assert last.endswith(": not a directory")
 
 
+@pytest.mark.parametrize(
+    "command", ["up --data", "credentials", "demo --keep", "token create --user ada --file"]
+)
+def test_a_file_in_the_way_of_a_folder_is_no_directory(
+    hopyard: Hopyard, tmp_path: Path, command: str
+) -> None:
+    """`token create` said that the file exists, which it was not asked to make."""
+    (tmp_path / "file").write_text("in the way")
+    ran = hopyard(*command.split(), "file/own")
+    assert ran.code in {1, 2}
+    assert ran.err.splitlines()[-1] == "hopyard: file/own: not a directory"
+
+
 @pytest.mark.parametrize("command", ["store export", "credentials", "restore own.json --data", "up --data"])
 def test_a_name_that_no_disk_takes_is_named(hopyard: Hopyard, tmp_path: Path, command: str) -> None:
     (tmp_path / "own.json").write_text("no backup")

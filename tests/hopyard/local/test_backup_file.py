@@ -81,6 +81,12 @@ def test_a_backup_damaged_anywhere_is_refused_by_name_and_not_restored(whole: Pa
     assert not [path for path in tmp_path.iterdir() if "new" in path.name]
 
 
+def test_a_file_in_the_way_of_the_new_folder_is_no_directory(whole: Path, tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"backup\.tar/new: not a directory"):
+        restore(whole, whole / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.tar", "parts"]
+
+
 def test_a_backup_of_a_later_form_is_refused_with_both_numbers(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     backup_file.write(whole, manifest(folder, form=FORMAT + 1), folder)
