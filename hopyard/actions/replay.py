@@ -17,6 +17,7 @@ from loadgen.replay import replay
 from schemas.base import Message
 from schemas.ids import JobId
 from schemas.scenarios import Arrival
+from shared.domain.idempotency import key_fault
 from shared.domain.states import ENDED
 from shared.runtime.clock import ScaledClock
 
@@ -44,6 +45,7 @@ class Replayed(Message, frozen=True, kw_only=True):
 
 async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
     """Raises Unreachable when the API, or the monitor, stays away for too long, and Invalid."""
+    _check_key(spec)
     if not 1 <= spec.first <= max(len(spec.arrivals), 1):
         raise Invalid(f"--from {spec.first}: there are {len(spec.arrivals)} jobs")
     began = time.monotonic()
@@ -59,6 +61,17 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
         ended=dict(Counter(states)),
         wall_s=time.monotonic() - began,
     )
+
+
+def _check_key(spec: ReplaySpec) -> None:
+    """Raises Invalid if the longest of the jobs' keys cannot be one."""
+    if spec.key and (fault := key_fault(_key(spec.key, len(spec.arrivals)))):
+        raise Invalid(f"--key, with the number of a job behind it, {fault}")
+
+
+def _key(key: str, number: int) -> str:
+    """The idempotency key of a job."""
+    return f"{key}-{number}"
 
 
 def _from(spec: ReplaySpec) -> list[Arrival]:
@@ -83,7 +96,7 @@ class _Submission:
         number = self._first + len(self.jobs) + self.refused
         try:
             submitted = await patiently(
-                lambda: self._client.submit(arrival.job, f"{self.key}-{number}"), LONG_LIMIT_S
+                lambda: self._client.submit(arrival.job, _key(self.key, number)), LONG_LIMIT_S
             )
         except Unreachable as gone:
             raise Unreachable(

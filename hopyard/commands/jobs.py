@@ -36,6 +36,7 @@ from hopyard.show.why import preemptions_text, why_text
 from schemas.ids import JobId
 from schemas.overview import RunView
 from schemas.views import JobPage, JobSorting, JobView
+from shared.domain.idempotency import key_fault
 from shared.domain.states import JobState
 
 NOT_FOUND = 404
@@ -90,6 +91,8 @@ def submit(
     """
     if key is not None and len(files) > 1:
         raise Invalid("--key is for one job; submit these one by one")
+    if key and (fault := key_fault(key)):
+        raise Invalid(f"--key {fault}")
     if with_logs and not wait:
         raise Invalid("--logs needs --wait; `hopyard logs JOB -f` follows a job that is already submitted")
     jobs = in_this_folder([(str(file), read_job(file)) for file in files])

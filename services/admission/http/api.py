@@ -54,7 +54,7 @@ from services.admission.http.bodies import decode_body, decode_query
 from services.admission.http.forwarding import ApiBus, Forwarding
 from services.admission.http.job_facts import Fetched, Wanted, fetched
 from services.admission.http.lines import about, line, problem_line, records
-from services.admission.http.openapi import CLOCK, KEY, KEY_LENGTH_MAX, LINES, document
+from services.admission.http.openapi import CLOCK, KEY, LINES, document
 from services.admission.http.operations import (
     OPERATIONS,
     EventsQuery,
@@ -78,6 +78,7 @@ from services.admission.questions import (
     ShowPolicy,
     Submit,
 )
+from shared.domain.idempotency import key_fault
 from shared.domain.policy_names import parted
 from shared.runtime.bus.contract import Record, Unavailable
 from shared.runtime.clock import Clock, unix_by
@@ -538,6 +539,6 @@ def _key(request: web.Request) -> str:
     key = request.headers.get(KEY)
     if key is None:
         return uuid.uuid4().hex
-    if not (key.isascii() and key.isprintable()) or not 1 <= len(key) <= KEY_LENGTH_MAX:
-        raise Refusal(problems.malformed(f"has to be 1 to {KEY_LENGTH_MAX} printable ASCII characters", KEY))
+    if fault := key_fault(key):
+        raise Refusal(problems.malformed(fault, KEY))
     return key

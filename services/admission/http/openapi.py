@@ -10,11 +10,11 @@ import msgspec
 from schemas.views import ClockView, Problem
 from services.admission.http.bodies import JSON_TYPES, YAML_TYPES
 from services.admission.http.operations import OPERATIONS, Operation
+from shared.domain.idempotency import KEY_LENGTH_MAX
 
 LINES = "application/x-ndjson"
 PROBLEM = "application/problem+json"
 KEY = "Idempotency-Key"
-KEY_LENGTH_MAX = 200
 CLOCK = "Hopyard-Clock"
 
 Json = dict[str, Any]

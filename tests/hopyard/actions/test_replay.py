@@ -86,6 +86,14 @@ async def test_a_replay_begins_at_a_job_that_there_is() -> None:
         await replayed(api, first=4)
 
 
+@pytest.mark.parametrize("key", ["ünï", "two\nlines", "k" * 199])
+async def test_a_key_that_no_job_could_have_is_found_before_any_is_sent(key: str) -> None:
+    """Each job was sent, and refused in its turn; of 199 letters, with `-1` behind them, is no key."""
+    with canned_api() as api, pytest.raises(Invalid, match=r"--key, .* 1 to 200 printable ASCII"):
+        await replayed(api, key=key)
+    assert api.requests == []
+
+
 async def test_a_refused_job_is_printed_and_counted_and_the_others_are_submitted() -> None:
     with canned_api() as api:
         api.refuses("POST /v1/jobs", 422, "too large", field="$.gpus")

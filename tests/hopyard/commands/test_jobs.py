@@ -62,6 +62,16 @@ def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi
     assert json.loads(body)["workload"]["model"] == "resnet50"
 
 
+@pytest.mark.parametrize("key", ["ünï", "two\nlines", "😀", "k" * 201])
+def test_what_cannot_be_a_key_is_bad_usage(
+    hopyard: Hopyard, api: CannedApi, job_file: Path, key: str
+) -> None:
+    """What no header can hold was said to be an API that cannot be reached."""
+    ran = hopyard("submit", str(job_file), "--api", api.url, "--key", key)
+    assert (ran.code, api.requests) == (2, [])
+    assert ran.err.endswith("hopyard: --key has to be 1 to 200 printable ASCII characters\n")
+
+
 def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
     api.says("POST /v1/jobs", submitted())
     for _ in range(2):
