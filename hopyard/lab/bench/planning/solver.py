@@ -11,6 +11,7 @@ from statistics import median
 
 import msgspec
 
+from hopyard.failures import Invalid
 from hopyard.lab.bench.figures import Benchmark, Grid
 from hopyard.lab.bench.planning.instances import Shape, instance
 from hopyard.lab.bench.planning.solving import Attempt, run_attempt
@@ -35,6 +36,8 @@ COLUMNS = (
     "slower than ours, p50",
     "memory max MiB",
 )
+ENDINGS = (".json", ".json.gz")
+"""of saved problems' names"""
 MIB = 1024**2
 
 
@@ -64,7 +67,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def solver(data: Path, say: Say, asked: Trials) -> Benchmark:
-    """Raises InvalidFile for a file that is not a saved problem."""
+    """Raises Invalid for a folder without problems, InvalidFile for a file that is not a saved problem."""
     rows = [_row(group, problem, data / "problem.json", say, asked) for group, problem in _problems(asked)]
     grouped = [(group, list(of_group)) for group, of_group in groupby(rows, key=lambda row: row.group)]
     return Benchmark(
@@ -85,8 +88,7 @@ def solver(data: Path, say: Say, asked: Trials) -> Benchmark:
 
 def _problems(asked: Trials) -> Iterator[tuple[str, Problem]]:
     if asked.problems is not None:
-        files = sorted(asked.problems.glob("*.json*"), key=lambda file: (-file.stat().st_size, file.name))
-        for file in files[: asked.instances]:
+        for file in _saved(asked.problems)[: asked.instances]:
             yield f"saved in {asked.problems.name}", read_problem(file).problem
         return
     for gpus in asked.sizes or SIZES:
@@ -95,6 +97,14 @@ def _problems(asked: Trials) -> Iterator[tuple[str, Problem]]:
                 group = f"{gpus} {kind.value} {'unlike' if unlike else 'alike'}"
                 for seed in range(1, asked.instances + 1):
                     yield group, instance(Shape(gpus=gpus, kind=kind, unlike=unlike), seed)
+
+
+def _saved(folder: Path) -> list[Path]:
+    """The folder's problems, the largest file first. Raises Invalid if there is none."""
+    files = [file for ending in ENDINGS for file in folder.glob(f"[!.]*{ending}")]
+    if not files:
+        raise Invalid(f"--problems {folder}: it holds no saved problem ({' or '.join(ENDINGS)})")
+    return sorted(files, key=lambda file: (-file.stat().st_size, file.name))
 
 
 def _row(group: str, problem: Problem, file: Path, say: Say, asked: Trials) -> _Row:

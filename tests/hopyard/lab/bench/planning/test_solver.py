@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from hopyard.failures import Invalid
 from hopyard.lab.bench.planning.instances import Shape, instance
 from hopyard.lab.bench.planning.solver import COLUMNS, Trials, solver
 from hopyard.lab.bench.planning.solving import run_attempt
@@ -81,6 +82,14 @@ def test_a_solve_in_its_own_process_reports_time_gap_and_memory(tmp_path: Path) 
 
 def test_a_back_end_that_fails_is_reported_and_the_others_are_measured(tmp_path: Path) -> None:
     assert run_attempt(written(tmp_path, instance(Shape(gpus=64), 1)), "nobody", 0.01, 1.0) is None
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".000012-first-0000.json.gz.partial", "problem.json.bak"])
+def test_a_folder_without_problems_is_no_benchmark(tmp_path: Path, name: str) -> None:
+    """It gave an empty table, and what is not a problem was read as one."""
+    (tmp_path / name).write_text("no problem")
+    with pytest.raises(Invalid, match=r"it holds no saved problem \(\.json or \.json\.gz\)"):
+        solver(tmp_path, print, Trials(problems=tmp_path))
 
 
 @pytest.mark.benchmark
