@@ -22,11 +22,12 @@ from hopyard.local.stack_settings import HOST
 from hopyard.show.tables import did_text, service_texts, status_facts
 from hopyard.show.units import duration
 from schemas.base import Message
-from schemas.events import PlanPublished
+from schemas.events import PlanPublished, PolicyChosen
 from schemas.quarantine import Death
 from schemas.subjects import AGENT, FACTS_STREAM, OF_NODES
 from schemas.views import PolicyChoice, Problem, Readiness, ServiceState
 from shared.domain.audit import Audit
+from shared.domain.stand_in import stand_in
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream.connection import Connection
 from shared.runtime.bus.jetstream.integrity import flaws, lost_facts
@@ -149,19 +150,39 @@ class PlannedBy(NamedTuple):
 
 
 async def planned_by(client: Client) -> PlannedBy:
-    """A planner that cannot load the chosen policy says so only in its next plan.
+    """A plan that another policy made has the name of the chosen one if that failed, else the other's.
 
     A policy that was chosen after the last plan has not planned yet, which is no fault.
     """
     asked, plan = await client.policy(), (await client.status()).plan
-    if plan is None or plan.policy == asked.policy:
+    if plan is None:
         return PlannedBy(asked, asked.policy)
+    by, note = stand_in(plan.notes)
+    if plan.policy != asked.policy:
+        note = await _why_not(client, asked.policy)
+    elif not by:
+        return PlannedBy(asked, asked.policy)
+    text = f"{asked.policy} was asked for, {by or plan.policy} made the last plan"
+    return PlannedBy(asked, "; ".join([text, *([note] if note else [])]), fault=bool(note))
+
+
+async def _why_not(client: Client, policy: str) -> str:
+    """Why the chosen policy makes no plans; empty: nothing is known against it.
+
+    It is noted once. What was noted before it was chosen, or before it made a plan, no longer holds.
+    """
     note = ""
     async for line in client.events():
-        if isinstance(fact := line.known(), PlanPublished):
-            note = next((text for text in reversed(fact.notes) if asked.policy in text), note)
-    text = f"{asked.policy} was asked for, {plan.policy} made the last plan"
-    return PlannedBy(asked, "; ".join([text, *([note] if note else [])]), fault=bool(note))
+        match line.known():
+            case PolicyChosen():
+                note = ""
+            case PlanPublished() as plan if plan.policy == policy:
+                note = ""
+            case PlanPublished() as plan:
+                note = next((text for text in reversed(plan.notes) if policy in text), note)
+            case _:
+                pass
+    return note
 
 
 async def _log(client: Client) -> str:

@@ -9,6 +9,7 @@ from hopyard.show.units import duration, in_a_line, legible, number, plural, sha
 from schemas.events import PreemptReason
 from schemas.plans import Measures, PlanKind, Standing, Waiting
 from schemas.views import HolderView, PlanView, PreemptionView, WhyView
+from shared.domain.stand_in import about_the_planner, stand_in
 from shared.domain.states import ENDED
 
 Moment = Callable[[float | None], str]
@@ -63,6 +64,7 @@ def _sentences(why: WhyView, moment: Moment) -> Iterator[str]:
         yield from filter(None, (_queue(why), _holders(why, moment)))
     if why.plan is not None:
         yield f"{_decided(why.plan, moment)}."
+        yield from _planned_by(why.plan)
         if why.reason in HOLDING and (explained := _explained(why.plan.measures)):
             yield explained
     if why.last_preemption is not None:
@@ -77,6 +79,7 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
     if why.plan is not None:
         figures = _figures(why.standing, why.plan.measures)
         yield f"{_decided(why.plan, moment)}{f': {figures}' if figures else ''}."
+        yield from _planned_by(why.plan)
         if explained := _explained(why.plan.measures):
             yield explained
     if why.last_preemption is not None:
@@ -145,8 +148,15 @@ def _explained(measures: Measures) -> str:
 def _decided(plan: PlanView, moment: Moment) -> str:
     kind = "first plan" if plan.kind is PlanKind.FIRST else "fragment plan"
     gap = f", at most {share(plan.gap)} below the best" if plan.gap >= LEAST_GAP else ""
-    how = f"{plan.policy}, {STAGES[plan.stage]}{gap}"
+    by, _ = stand_in(plan.notes)
+    how = f"{f'{by} in place of ' if by else ''}{plan.policy}, {STAGES[plan.stage]}{gap}"
     return f"Decided in {plan.plan_id}, a {kind} of round {plan.round} by {how}; {moment(plan.at)}"
+
+
+def _planned_by(plan: PlanView) -> Iterator[str]:
+    """Why another policy made the plan than the chosen one."""
+    for note in about_the_planner(plan.notes):
+        yield f"({in_a_line(note)}.)"
 
 
 def _preempted(preemption: PreemptionView, moment: Moment) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from services.planner.core.tasks import Known, Look, Unfit
 from services.planner.policies.contract.decision import ROUNDS, STAND_IN
+from shared.domain.stand_in import unfit
 
 STANDS_IN = Known(policy=STAND_IN, calls=dict(ROUNDS), sees_staying=True)
 """the stand-in is part of the planner, so nothing needs to be asked about it"""
@@ -127,7 +128,7 @@ class Candidates:
             return {}
         answers = [self._answers.get(name) for name in self._names(chosen)]
         return {
-            one.policy: f"{first.policy} plans in place of {one.policy}: {one.reason}"
+            one.policy: unfit(one.policy, one.reason, by=first.policy)
             for one in answers
             if isinstance(one, Unfit)
         }

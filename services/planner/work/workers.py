@@ -32,6 +32,7 @@ from services.planner.policies.contract.view import View
 from services.planner.work.metrics import Fallbacks
 from services.planner.work.policy_process import Answer, Request
 from services.planner.work.steps import Decide, PolicyFailed, Want, shown, with_all_left
+from shared.domain.stand_in import replaced
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.offload import Crashed, HelperProcess
 from shared.runtime.service import Ports
@@ -161,7 +162,7 @@ def _without_solving(step: Decide) -> Decide:
 
 
 def _replaced(answer: Answer) -> str:
-    return f"{_reason(answer)}; planned by {STAND_IN}"
+    return replaced(_reason(answer), STAND_IN)
 
 
 def _reason(answer: Answer) -> str:

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from hopyard.api import connect
 from hopyard.local.data_folder import StackFile, write_stack_file
 from hopyard.local.stacks import folder_of_api
-from schemas.ids import NodeId
+from schemas.base import Event
+from schemas.events import PolicyChosen
+from schemas.ids import NodeId, PlanId
 from schemas.views import (
     NodeDrain,
     NodePage,
@@ -249,6 +251,42 @@ def test_a_policy_that_cannot_be_loaded_is_seen(
     ran = hopyard(*command.split(), "--api", api.url)
     assert ran.code == code
     assert f"nope:Bad was asked for, fifo made the last plan; {note}" in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(("command", "code"), [("diag", 1), ("policy show", 0)])
+def test_a_policy_that_fails_in_every_plan_is_not_said_to_plan(
+    hopyard: Hopyard, api: CannedApi, command: str, code: int
+) -> None:
+    """The plan has the name of the chosen policy, whoever made it."""
+    healthy(api)
+    note = "nope:Bad failed: ValueError: no; planned by fifo"
+    api.says("GET /v1/policy", PolicyChoice(policy="nope:Bad"))
+    api.says("GET /v1/status", status_view(plan=plan_view(policy="nope:Bad", notes=("late", note))))
+    api.says_bytes("GET /v1/events", b"")
+    ran = hopyard(*command.split(), "--api", api.url)
+    assert ran.code == code
+    assert f"nope:Bad was asked for, fifo made the last plan; {note}" in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize(
+    "since", [PolicyChosen(policy="nope:Bad", at=2.0), plan(policy="nope:Bad", plan_id=PlanId("plan-2"))]
+)
+def test_what_was_noted_before_the_policy_was_chosen_or_planned_is_no_fault(
+    hopyard: Hopyard, api: CannedApi, since: Event
+) -> None:
+    healthy(api)
+    facts = (
+        plan(policy="fifo", notes=("nope:Bad failed: no; planned by fifo",)),
+        since,
+        plan(policy="fifo", plan_id=PlanId("plan-3")),
+    )
+    lines = [msgspec.json.encode({"seq": seq, "event": fact}) for seq, fact in enumerate(facts, 1)]
+    api.says("GET /v1/policy", PolicyChoice(policy="nope:Bad"))
+    api.says("GET /v1/status", status_view(policy="fifo", plan=plan_view(policy="fifo")))
+    api.says_bytes("GET /v1/events", b"\n".join([*lines, b""]))
+    ran = hopyard("policy", "show", "--api", api.url)
+    assert ran.out.strip() == "nope:Bad was asked for, fifo made the last plan"
+    assert "nope:Bad failed" not in hopyard("diag", "--api", api.url).out
 
 
 def test_a_policy_asked_for_a_moment_ago_is_no_fault(hopyard: Hopyard, api: CannedApi) -> None:

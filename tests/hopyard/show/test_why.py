@@ -91,6 +91,20 @@ def test_a_queue_without_figures_says_which_jobs_ran_before_or_came_when() -> No
     assert text[3].endswith("about to start; submitted 00:00:00.0 (12m 05s ago)")
 
 
+def test_a_plan_of_another_policy_than_the_chosen_one_says_whose_it_is_and_why() -> None:
+    """It has the name of the policy that failed."""
+    note = "bad.py:Bad failed: ValueError: no | want; planned by fifo"
+    plan = plan_view(policy="bad.py:Bad", stage=Stage.QUEUE, gap=0.0, notes=("the estimator was late", note))
+    text = said(msgspec.structs.replace(WAITS, plan=plan))
+    at = next(at for at, line in enumerate(text) if line.startswith("Decided"))
+    assert "by fifo in place of bad.py:Bad, in the order of its queue" in text[at]
+    assert text[at + 1] == f"({note}.)"
+    assert not any("late" in line for line in text)
+    unfit = plan_view(policy="fifo", notes=("fifo plans in place of gone:Policy: there is none",))
+    text = said(msgspec.structs.replace(WAITS, state="running", plan=unfit))
+    assert text[2] == "(fifo plans in place of gone:Policy: there is none.)"
+
+
 def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
     runs = msgspec.structs.replace(
         WAITS, state="running", reason="running", gang=PREEMPTION.gang, estimated_throughput=812.0, holders=()
