@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Invalid
-from hopyard.local.data_folder import DEFAULT, claimed, clock_origin, write_stack_file
+from hopyard.local.data_folder import DEFAULT, PORTS, claimed, clock_origin, write_stack_file
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import Stack, running_stack
 from hopyard.local.stack_settings import SERVICES, Listen, StackSpec, Value, cluster_name
@@ -21,7 +21,6 @@ from shared.runtime.addresses import loopback
 from shared.runtime.process.nats_server import EVERYWHERE
 
 LOOK_EVERY_S = 1.0
-PORTS = 2**16
 RESTARTS = Restarts(most=6, within_s=120.0)
 
 

@@ -141,7 +141,12 @@ OnlyCluster = Annotated[
         "--cluster", metavar="NAME|FILE", callback=filled, help="A cluster alone, with default settings."
     ),
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the API; 0: any free one.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port", min=0, max=65535, help="Port of the API; 0: the last one of --data if it is free, else any."
+    ),
+]
 StackData = Annotated[
     Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Data folder of the stack.")
 ]

@@ -23,6 +23,8 @@ from shared.runtime import owner_only
 DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
 CLOCK = "clock.json"
+PORT = "api-port"
+PORTS = 2**16
 MARKS = ("lock", CLOCK, "cluster.json", "nats")
 """a folder that holds one of these is a stack's"""
 CLOSED = ("credentials", "logs", "nats", "output")
@@ -148,6 +150,19 @@ def read_stack_file(data: Path) -> StackFile | None:
         return msgspec.json.decode((data / "stack.json").read_bytes(), type=StackFile)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def write_port(data: Path, port: int) -> None:
+    owner_only.write(data / PORT, f"{port}\n".encode(), lasting=False)
+
+
+def last_port(data: Path) -> int:
+    """Port of the API when a stack last ran on the folder; 0: any will do."""
+    try:
+        port = int((data / PORT).read_bytes())
+    except (OSError, ValueError):
+        return 0
+    return port if 0 < port < PORTS else 0
 
 
 def clock_origin(data: Path, speed: float, now: float) -> float:

@@ -21,7 +21,7 @@ from hopyard.local.child import Program
 from hopyard.local.clock import going_on
 from hopyard.local.credentials import OPERATOR, account_of, ensure_tokens, own_token, page_link
 from hopyard.local.damage import check_streams
-from hopyard.local.data_folder import StackFile, close_contents, close_to_others
+from hopyard.local.data_folder import StackFile, close_contents, close_to_others, last_port, write_port
 from hopyard.local.nats_supervision import keep_nats, start_nats
 from hopyard.local.processes import Restarts, RunningProgram, Say, keep, start_all, stop
 from hopyard.local.signals import to_its_end
@@ -131,10 +131,10 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     check_free(f"port {spec.api_port}", HOST, spec.api_port)
     check_free(f"--listen {authority(spec.nats.host, spec.nats.port)}", spec.nats.host, spec.nats.port)
     names = _names(spec)
+    api = api_port(spec)
     held = HeldPorts(HOST, len(names))  # held to the end, so that a restarted process gets its port again
-    ports = dict(zip(names, held.ports, strict=True)) | (
-        {"admission": spec.api_port} if spec.api_port else {}
-    )
+    ports = dict(zip(names, held.ports, strict=True)) | {"admission": api.ports[0]}
+    write_port(spec.data, api.ports[0])
     stack = Stack(_nats(spec, settings), ports, data=spec.data, tls=tls)
     try:
         await start_nats(stack.nats, say)
@@ -148,6 +148,16 @@ async def running_stack(spec: StackSpec, say: Say) -> AsyncIterator[Stack]:
     finally:
         # A signal that comes now changes nothing: an earlier failure is still what is raised.
         await to_its_end(_end(stack, SAVE_LIMIT_S if settings.runner == PROCESSES else STOP_LIMIT_S))
+
+
+def api_port(spec: StackSpec) -> HeldPorts:
+    """The port that is asked for, else the folder's last one: links and commands find the API there again."""
+    if spec.api_port:
+        return HeldPorts(HOST, port=spec.api_port)
+    try:
+        return HeldPorts(HOST, port=last_port(spec.data))
+    except OSError:
+        return HeldPorts(HOST)
 
 
 async def _end(stack: Stack, limit_s: float) -> None:

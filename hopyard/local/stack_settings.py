@@ -70,7 +70,7 @@ class StackSpec(msgspec.Struct, frozen=True, kw_only=True):
     instances: Mapping[str, int] = {}
     """number of instances by service; 1 for a service that is not named"""
     api_port: int = 0
-    """0: any free port"""
+    """0: the folder's last one, or any that is free"""
     nats: Listen = Listen()
     nats_servers: int = 1
     """1, or 3: a cluster of servers that each hold everything"""

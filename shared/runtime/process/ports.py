@@ -15,12 +15,13 @@ class HeldPorts:
     them.
     """
 
-    def __init__(self, host: str, count: int = 1) -> None:
+    def __init__(self, host: str, count: int = 1, *, port: int = 0) -> None:
+        """`port`: the only one, if the system is not to choose. Raises OSError if it is taken."""
         with contextlib.ExitStack() as open_here:
             sockets = [open_here.enter_context(socket.socket()) for _ in range(count)]
             for each in sockets:
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                each.bind((host, 0))
+                each.bind((host, port))
                 if sys.platform == "linux":
                     weakref.finalize(self, os.close, os.dup(each.fileno()))
             self.ports = [int(each.getsockname()[1]) for each in sockets]

@@ -17,10 +17,12 @@ from hopyard.local import stack as stack_module
 from hopyard.local.accounts import admitted, stamp_of
 from hopyard.local.child import Program
 from hopyard.local.credentials import folder_of
+from hopyard.local.data_folder import last_port, write_port
 from hopyard.local.processes import RunningProgram, start_all
 from hopyard.local.stack import (
     IMPORTS,
     Stack,
+    api_port,
     check_exposure,
     check_free,
     check_servers,
@@ -45,6 +47,7 @@ from schemas.settings import Settings
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.files import read_file
 from shared.runtime.process.nats_servers import NatsServers
+from shared.runtime.process.ports import HeldPorts
 from shared.runtime.settings import load_settings, sources_of
 from tests.guarded_nats import Guarded
 from tests.hopyard.cli_builders import cluster
@@ -81,6 +84,24 @@ def test_an_address_where_somebody_listens_is_refused(host: str) -> None:
 def test_an_address_of_no_interface_is_refused(host: str) -> None:
     with pytest.raises(NotReady, match=r"^--listen there: [A-Za-z ]+; choose another$"):
         check_free("--listen there", host, 4222)
+
+
+def test_the_api_has_the_folder_s_last_port_again_while_it_is_free(tmp_path: Path) -> None:
+    """Each start had another, and neither a browser nor a waiting command found the API there."""
+    own = spec(tmp_path)
+    (last,) = api_port(own).ports
+    write_port(tmp_path, last)
+    assert api_port(own).ports == [last]
+    with socket.create_server(("127.0.0.1", last)):
+        assert api_port(own).ports != [last]
+        (other,) = HeldPorts("127.0.0.1").ports
+        assert api_port(replace(own, api_port=other)).ports == [other]
+
+
+@pytest.mark.parametrize("left", [b"", b"80 81", b"70000", b"-1", b"\xff"])
+def test_a_last_port_that_cannot_be_read_is_any_port(tmp_path: Path, left: bytes) -> None:
+    (tmp_path / "api-port").write_bytes(left)
+    assert last_port(tmp_path) == 0
 
 
 async def test_a_stack_checks_the_address_of_its_nats_before_it_starts(tmp_path: Path) -> None:
