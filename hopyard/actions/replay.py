@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.api.connect import LONG_LIMIT_S, connect, patiently
+from hopyard.api.connect import LONG_LIMIT_S, patiently, reach
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.processes import Say
 from hopyard.show.units import duration
@@ -25,7 +25,8 @@ LOOK_EVERY_S = 0.5
 
 
 class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
-    api_url: str
+    api: str | None
+    """--api or HOPYARD_API_URL; None: this user's own stack"""
     arrivals: Sequence[Arrival]
     wait: bool
     """wait until every job has ended"""
@@ -49,7 +50,7 @@ async def run_replay(spec: ReplaySpec, say: Say) -> Replayed:
     if not 1 <= spec.first <= max(len(spec.arrivals), 1):
         raise Invalid(f"--from {spec.first}: there are {len(spec.arrivals)} jobs")
     began = time.monotonic()
-    async with connect(spec.api_url) as client:
+    async with reach(spec.api) as client:
         status = await patiently(client.status)
         submission = _Submission(client, spec, say)
         say(f"replaying on {client.cluster or 'the cluster'} at {client.url}, --key {submission.key}")

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from hopyard.actions.submit import Named, SubmitOutcome, failure_of, refusals, say_refusals, submit_all
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.api.connect import LONG_LIMIT_S, api_url, connect, on, patiently
+from hopyard.api.connect import LONG_LIMIT_S, on, patiently, reach
 from hopyard.failures import CANCELLED, FAILED, REJECTED, Failure, Interrupted, JobEnded
 from hopyard.show.columns import Column, Listing
 from hopyard.show.jobs import ended_text, job_table
@@ -46,7 +46,7 @@ class Wait:
         """Raises Failure unless all jobs completed."""
 
         async def submit_and_follow() -> tuple[Ends, Times]:
-            async with connect(api_url(api)) as client:
+            async with reach(api) as client:
                 self._answered = await submit_all(client, jobs, key)
                 say(on(client))
                 self._show_submitted()

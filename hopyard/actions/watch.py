@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from hopyard.api.client import Client
-from hopyard.api.connect import api_url, connect
+from hopyard.api.connect import reach
 from hopyard.failures import Invalid, Unreachable
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.terminal import console, put
@@ -34,13 +34,13 @@ def watch(
     """
     if as_json:
         raise Invalid("--watch shows a table; for JSON ask again")
-    run_until_stopped(_watch(api_url(given), look, picture))
+    run_until_stopped(_watch(reach(given), look, picture))
 
 
 async def _watch(
-    url: str, look: Callable[[Client], Awaitable[T]], picture: Callable[[T, Times], RenderableType]
+    found: Client, look: Callable[[Client], Awaitable[T]], picture: Callable[[T, Times], RenderableType]
 ) -> None:
-    async with connect(url) as client:
+    async with found as client:
 
         async def looked() -> RenderableType:
             answer = await look(client)

@@ -1,7 +1,7 @@
 """The HTTP API of admission, from the client's side: one method a route, typed answers, two errors."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -48,6 +48,11 @@ GONE = frozenset({502, 503, 504})
 
 M = TypeVar("M", bound=Message)
 
+Place = tuple[str, str]
+"""the address of an API, and a token for it"""
+Elsewhere = Callable[[str], Place | None]
+"""where the API is that was away at this address; None: nothing better is known"""
+
 
 PROBLEM = b'{"problem":'
 """beginning of the line that says why further ones are missing"""
@@ -86,15 +91,18 @@ class LoggedEvent(Message, frozen=True, kw_only=True):
 class Client:
     """The API at `url`: `async with Client(url, transport) as client`. Raises ApiRefusal and Unreachable."""
 
-    def __init__(self, url: str, transport: Transport, token: str = "") -> None:
-        self.url = url.rstrip("/")
+    def __init__(
+        self, url: str, transport: Transport, token: str = "", elsewhere: Elsewhere = lambda _: None
+    ) -> None:
         self.clock: ClockView | None = None
         """of the cluster, as the last answer said; None: none has"""
         self.cluster = ""
         """name of the cluster, as the last answer gave it"""
         self._transport = transport
-        self.has_token = bool(token)
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._elsewhere = elsewhere
+        self._away = ""
+        """the address at which the last call found no API"""
+        self._go_to((url, token))
 
     async def __aenter__(self) -> Self:
         await self._transport.open()
@@ -233,21 +241,19 @@ class Client:
         body: bytes | None = None,
         limit_s: float | None = None,
     ) -> M:
-        address = self._address(path, query)
-        sent = Request(method, address, self._headers | dict(headers or {}), body, limit_s)
-        try:
+        with self._found():
+            address = self._address(path, query)
+            sent = Request(method, address, self._headers | dict(headers or {}), body, limit_s)
             async with self._transport.sent(sent) as response:
                 self._hear(response.headers)
                 answer = await _whole(response)
-        except Lost as error:
-            raise self._unreachable(error) from None
-        self._raise_for(response.status, answer)
-        return self._decode(answer, kind)
+            self._raise_for(response.status, answer)
+            return self._decode(answer, kind)
 
     async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncGenerator[bytes, None]:
         """Lines of any length."""
-        sent = Request("GET", self._address(path, query), self._headers)
-        try:
+        with self._found():
+            sent = Request("GET", self._address(path, query), self._headers)
             async with self._transport.sent(sent, endless=True) as response:
                 self._hear(response.headers)
                 if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
@@ -261,8 +267,24 @@ class Client:
                         yield line
                 if rest:  # the last line: without its newline, or cut short, which decoding shows
                     yield rest
-        except Lost as error:
-            raise self._unreachable(error) from None
+
+    @contextlib.contextmanager
+    def _found(self) -> Iterator[None]:
+        """A call to where the API is; if it was away, that is looked up again. Raises Unreachable."""
+        if self._away == self.url and (place := self._elsewhere(self.url)) is not None:
+            self._go_to(place)
+        asked, self._away = self.url, ""
+        try:
+            yield
+        except (Lost, Unreachable) as error:
+            self._away = asked
+            raise (self._unreachable(error) if isinstance(error, Lost) else error) from None
+
+    def _go_to(self, place: Place) -> None:
+        url, token = place
+        self.url = url.rstrip("/")
+        self.has_token = bool(token)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def _hear(self, headers: Headers) -> None:
         """Read the clock and cluster from the headers; a header that a proxy has damaged is ignored."""

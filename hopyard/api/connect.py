@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hopyard.api.blocking import Blocking
-from hopyard.api.client import ApiRefusal, Client
+from hopyard.api.client import ApiRefusal, Client, Place
 from hopyard.api.session import Session
 from hopyard.api.transport import Transport
 from hopyard.failures import Failure, Invalid, Unreachable
 from hopyard.local.credentials import own_token, token_in
-from hopyard.local.stacks import folder_of_api, my_stack
+from hopyard.local.data_folder import StackFile
+from hopyard.local.stacks import folder_of_api, living, mine, my_stack
 from schemas.views import ClockView
 
 T = TypeVar("T")
@@ -35,9 +36,11 @@ def api_url(given: str | None) -> str:
 
     Of a stack with several instances of admission it is the address of the first that is ready.
     """
-    if given:
-        return given
-    first, *others = my_stack(Path.cwd()).api_urls()
+    return given or _first_ready(my_stack(Path.cwd()))
+
+
+def _first_ready(stack: StackFile) -> str:
+    first, *others = stack.api_urls()
     return next((url for url in (first, *others) if others and _is_ready(url)), first)
 
 
@@ -59,7 +62,7 @@ def call(
 
     One request after the other, without an event loop: `action` awaits the client and nothing else.
     """
-    return _driven(_call(_client(api_url(given), Blocking(limit_s)), action, afterwards))
+    return _driven(_call(_reached(given, lambda _: Blocking(limit_s)), action, afterwards))
 
 
 def timed(given: str | None, action: Callable[[Client], Awaitable[T]]) -> tuple[T, ClockView | None]:
@@ -107,6 +110,35 @@ def _driven(coroutine: Coroutine[Any, Any, T]) -> T:
 def connect(url: str, token: str | None = None) -> Client:
     """A client for an event loop with other work. `token` None: found as commands find it. Raises Invalid."""
     return Client(url, Session(url), token=token_for(url) if token is None else token)
+
+
+def reach(given: str | None) -> Client:
+    """`connect` to --api or HOPYARD_API_URL, else to this user's own stack, wherever it is by now.
+
+    Raises Unreachable when there is none, Invalid.
+    """
+    return _reached(given, Session)
+
+
+def _reached(given: str | None, transport: Callable[[str], Transport]) -> Client:
+    if given:
+        return _client(given, transport(given))
+    data, stack = mine(Path.cwd())
+    url = _first_ready(stack)
+    return Client(url, transport(url), token_for(url), lambda before: _elsewhere(data, before))
+
+
+def _elsewhere(data: Path, before: str) -> Place | None:
+    """Where the API of the stack on this folder is if not at `before`: it was started again, or has several.
+
+    Another folder's stack is another cluster, with other jobs.
+    """
+    stack = living(data)
+    if stack is None:
+        return None
+    urls = stack.api_urls()
+    url = urls[(urls.index(before) + 1) % len(urls)] if before in urls else urls[0]
+    return url, token_for(url)
 
 
 def _client(url: str, transport: Transport) -> Client:

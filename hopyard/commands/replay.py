@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from hopyard.api.connect import api_url
 from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace
 from hopyard.failures import Failure, Interrupted
 from hopyard.show.tables import facts_table
@@ -57,7 +56,7 @@ def replay(
     found = valid(lambda: arrivals(chosen, seed=seed))
     say_who_is_cut(cut_jobs(found))
     spec = ReplaySpec(
-        api_url=api_url(api),
+        api=api,
         arrivals=found,
         wait=wait,
         key=key,

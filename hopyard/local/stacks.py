@@ -30,13 +30,13 @@ def my_stack(start: Path, *, instead: str = BY_API) -> StackFile:
 
     Raises Unreachable if none or several come into question; its text ends with what to do `instead`.
     """
-    return _mine_from(start, instead)[1]
+    return mine(start, instead)[1]
 
 
 def my_folder(start: Path, *, instead: str) -> Path:
     """The data folder of `my_stack`; if that fails, the nearest data folder. Raises Unreachable."""
     try:
-        return _mine_from(start, instead)[0]
+        return mine(start, instead)[0]
     except Unreachable:
         folders = (folder / DEFAULT for folder in (start, *start.parents))
         nearest = next((folder for folder in folders if (folder / "lock").exists()), None)
@@ -57,7 +57,8 @@ def folder_of_api(url: str) -> Path | None:
     return folder_at(Path.cwd(), lambda stack: url.rstrip("/") in stack.api_urls())
 
 
-def _mine_from(start: Path, instead: str) -> Mine:
+def mine(start: Path, instead: str = BY_API) -> Mine:
+    """`my_stack`, with its data folder. Raises Unreachable."""
     nearest = _near(start)
     if nearest is not None:
         return nearest
@@ -73,7 +74,7 @@ def _mine_from(start: Path, instead: str) -> Mine:
 
 
 def _near(start: Path) -> Mine | None:
-    found = ((folder / DEFAULT, _living(folder / DEFAULT)) for folder in (start, *start.parents))
+    found = ((folder / DEFAULT, living(folder / DEFAULT)) for folder in (start, *start.parents))
     return next(((data, stack) for data, stack in found if stack is not None), None)
 
 
@@ -100,12 +101,12 @@ def listed(data: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 def starting() -> list[Path]:
     """Data folders of this user's stacks that are not up yet."""
-    return sorted(data for data in _in_list() if _living(data) is None)
+    return sorted(data for data in _in_list() if living(data) is None)
 
 
 def _running() -> dict[Path, StackFile]:
     """Running stacks by data folder."""
-    return {data: stack for data in _in_list() if (stack := _living(data)) is not None}
+    return {data: stack for data in _in_list() if (stack := living(data)) is not None}
 
 
 def _in_list() -> Iterator[Path]:
@@ -115,7 +116,7 @@ def _in_list() -> Iterator[Path]:
             data = Path(os.fsdecode(entry.read_bytes()))
         except FileNotFoundError:  # the stack has just ended
             continue
-        if _living(data) is not None or alive(int(entry.name)):
+        if living(data) is not None or alive(int(entry.name)):
             yield data
         else:
             entry.unlink(missing_ok=True)
@@ -128,7 +129,7 @@ def _entries() -> list[Path]:
         return []
 
 
-def _living(data: Path) -> StackFile | None:
+def living(data: Path) -> StackFile | None:
     """The stack of a data folder, if it runs. Ports of a killed stack may have other owners by now."""
     stack = read_stack_file(data)
     return stack if stack is not None and alive(stack.pid) and _mine(data / "stack.json") else None

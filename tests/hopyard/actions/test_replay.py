@@ -21,7 +21,7 @@ async def replayed(
 ) -> tuple[Replayed, list[str]]:
     """The result of a replay, and the lines it printed."""
     lines: list[str] = []
-    spec = ReplaySpec(api_url=api.url, arrivals=ARRIVALS, wait=wait, key=key, first=first)
+    spec = ReplaySpec(api=api.url, arrivals=ARRIVALS, wait=wait, key=key, first=first)
     api.says("GET /v1/status", status_view(speed=speed))
     return await run_replay(spec, lines.append), lines
 
