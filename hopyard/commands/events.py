@@ -1,5 +1,7 @@
 """events: what happened, a line a fact."""
 
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -53,18 +55,20 @@ def events(
     A line says when, which job, node or plan, and what happened. What a job
     itself prints is in `hopyard logs JOB`. Where the cluster runs at the
     speed of the wall clock, times have a zone, and JSON has dates (`at_iso`).
+    With --follow the command outlasts restarts of the stack; if that is away for
+    ten minutes, the command ends with code 3.
 
     $ hopyard events --tail 20
     $ hopyard events job-17 --since 2h
     $ hopyard events --follow --json | jq 'select(.event.fact == "plan.published").event.gap'
     """
 
-    async def print_all(client: Client) -> None:
+    async def print_all(client: Client, lines: Callable[..., AsyncIterator[LoggedEvent]]) -> None:
         first = None if since is None else await _first(client, since)
         if job is not None and follow:
             await _known(client, job)
         found = False
-        async for line in client.events(after=after, job=job, follow=follow, tail=tail, since=first):
+        async for line in lines(after=after, job=job, tail=tail, since=first):
             found = True
             if as_json:
                 show_line(dated({"seq": line.seq, "event": line.fields()}, Times(client.clock)))
@@ -75,7 +79,12 @@ def events(
         if (note := Times(client.clock).note()) and not as_json:
             say(note)
 
-    call(api, print_all)
+    if follow:
+        from hopyard.actions.follow import followed, run  # noqa: PLC0415 - brings an event loop
+
+        run(api, lambda client: print_all(client, partial(followed, client, say)))
+    else:
+        call(api, lambda client: print_all(client, client.events))
 
 
 def readable(line: LoggedEvent, times: Times) -> str:

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from schemas.views import Problem
+from hopyard.actions import follow
+from schemas.views import PolicyChoice, Problem
 from tests.hopyard.cli_builders import status_view
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi
@@ -13,6 +14,23 @@ EVENTS = b"""\
 {"seq":1,"event":{"fact":"job.cancelled","at":3.25,"job_id":"job-1"}}
 {"seq":4,"event":{"fact":"job.praised","at":40.0,"job_id":"job-1","by":"everybody","for":{"a":1}}}
 """
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "PAUSE_S", 0.0)
+
+
+def followed(api: CannedApi, *parts: bytes) -> None:
+    """A log that is cut off after each part, and at last for good."""
+    api.says("GET /v1/status", status_view(at=7205.0))
+    api.says("GET /v1/policy", PolicyChoice(policy="hops"))
+    api.says_bytes("GET /v1/events", *parts, b'{"problem":"the log is damaged there"}\n')
+
+
+def queries(api: CannedApi) -> list[dict[str, str]]:
+    """Those for events."""
+    return [query for name, query, _, _ in api.requests if name == "GET /v1/events"]
 
 
 def test_events_prints_a_line_a_fact(hopyard: Hopyard, api: CannedApi) -> None:
@@ -41,16 +59,58 @@ def test_events_of_a_job_that_there_is_not_are_refused(
 def test_events_of_a_job_are_followed_where_only_its_facts_are_known(
     hopyard: Hopyard, api: CannedApi
 ) -> None:
-    api.says_bytes("GET /v1/events", EVENTS)
+    followed(api, EVENTS, EVENTS)
     assert len(hopyard("events", "job-1", "--follow", "--api", api.url).out.splitlines()) == 2
-    assert [query.get("follow") for _, query, _, _ in api.requests] == [None, "true"]
+    asked = [query.get("follow") for name, query, _, _ in api.requests if name == "GET /v1/events"]
+    assert asked == [None, "true", "true"]
 
 
 def test_events_as_json_is_a_document_a_line(hopyard: Hopyard, api: CannedApi) -> None:
-    api.says_bytes("GET /v1/events", EVENTS)
+    followed(api, EVENTS)
     lines = hopyard("events", "--json", "--follow", "--api", api.url).out.splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [1, 4]
-    assert api.requests[0][1] == {"after": "0", "follow": "true"}
+    assert queries(api)[0] == {"after": "0", "follow": "true"}
+
+
+@pytest.mark.parametrize("first", [EVENTS, EVENTS + b'{"seq":5,"event":{"fa'], ids=["ended", "cut short"])
+def test_a_followed_log_goes_on_after_its_last_fact_when_the_api_comes_back(
+    hopyard: Hopyard, api: CannedApi, first: bytes
+) -> None:
+    """A restart of admission ended it, with exit code 0."""
+    followed(api, first, EVENTS.replace(b'"seq":1', b'"seq":5').replace(b'"seq":4', b'"seq":6'), b"")
+    (well,) = api.answers["GET /v1/policy"]
+    away = (503, b'{"title": "no", "status": 503, "detail": "starting"}')
+    api.answers["GET /v1/policy"] = [well, away, well]
+    ran = hopyard("events", "--json", "--follow", "--since", "2h", "--api", api.url)
+    assert [json.loads(line)["seq"] for line in ran.out.splitlines()] == [1, 4, 5, 6]
+    assert [query["after"] for query in queries(api)] == ["0", "4", "6", "6"]
+    assert ran.err.count("cut off; waiting up to 10 minutes for the API") == 2, "once at a place"
+    assert ran.code == 1
+
+
+def test_a_followed_log_begins_with_the_newest_facts_once(hopyard: Hopyard, api: CannedApi) -> None:
+    followed(api, EVENTS, b"")
+    ran = hopyard("events", "--json", "--follow", "--tail", "0", "--api", api.url)
+    assert ran.out == ""
+    assert queries(api)[:2] == [
+        {"after": "0", "newest": "1", "limit": "10000"},
+        {"after": "4", "follow": "true"},
+    ]
+
+
+def test_an_api_that_stays_away_ends_a_followed_log_with_how_to_go_on(
+    hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "LONG_LIMIT_S", 0.0)
+    followed(api, EVENTS)
+    api.answers["GET /v1/policy"].append((503, b'{"title": "no", "status": 503, "detail": "ending"}'))
+    ran = hopyard("events", "--follow", "--api", api.url)
+    assert (ran.code, len(ran.out.splitlines())) == (3, 2)
+    assert ran.err.endswith("ending; the same command with --after 4 goes on\n")
+
+
+def test_an_api_that_is_not_there_is_not_waited_for(hopyard: Hopyard) -> None:
+    assert hopyard("events", "--follow", "--api", "http://127.0.0.1:9").code == 3
 
 
 def test_events_can_be_the_newest_or_those_since_a_while_ago(hopyard: Hopyard, api: CannedApi) -> None:
