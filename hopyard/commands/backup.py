@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from hopyard.commands.options import Api, AsJson, typed, writable
@@ -61,17 +62,20 @@ def backup(
     from hopyard.api.ask import over_nats  # noqa: PLC0415 - as above
     from hopyard.api.connect import api_url, call  # noqa: PLC0415 - as above
     from hopyard.commands.about import versions  # noqa: PLC0415 - as above
+    from hopyard.local.backup_file import place_of  # noqa: PLC0415 - as above
     from hopyard.local.stacks import folder_of_api  # noqa: PLC0415 - as above
 
+    place = place_of(file)
     url = api_url(api)
     settings = call(url, lambda client: client.settings())
     want = _wanted(url, settings, checkpoints_max) if checkpoints else None
     if want is not None:
-        say(check_room(want, file))
+        say(check_room(want, place))
     stack = BesideNats(
         data=folder_of_api(url), settings=settings, version=versions()["hopyard"], checkpoints=want
     )
-    done = over_nats(lambda connection: back_up(connection, file, stack), url)
+    made = over_nats(lambda connection: back_up(connection, place, stack), url)
+    done = msgspec.structs.replace(made, file=str(file))
     table = facts_table(
         {
             "file": f"{done.file}, {memory(done.bytes)}",

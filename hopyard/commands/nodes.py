@@ -31,7 +31,7 @@ from hopyard.show.terminal import put_line, say, show, show_ids, show_json
 from hopyard.show.times import Times
 from schemas.ids import NodeId
 from schemas.views import NodeDrain, NodePage, NodeView
-from shared.runtime.disk import naming
+from shared.runtime import outputs
 
 NodeArgument = Annotated[
     str,
@@ -157,8 +157,7 @@ def discover(
     if machine.left_out:
         say(f"left out: {machine.left_out}; a node has GPUs of one type")
     if file:
-        with naming(file):
-            file.write_text(as_text(machine.file), encoding="utf-8")
+        outputs.write(file, as_text(machine.file).encode())
     elif as_json:
         show_json(machine.file)
     else:
@@ -189,14 +188,13 @@ def admit(
     $ hopyard node admit --any --out ~/.hopyard-agents.json
     """
     from hopyard.local.accounts import admitted, admitted_any  # noqa: PLC0415 - brings the services' table
-    from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
 
     if (name is None) != whichever:
         raise Invalid("give either a NODE or --any")
     data = my_folder(Path.cwd(), instead=BESIDE_IT)
     account = admitted(data, name) if name else admitted_any(data)
     if file:
-        write(file, account.read_bytes())
+        outputs.write_secret(file, account.read_bytes())
     else:
         put_line(account.read_text().rstrip())
 

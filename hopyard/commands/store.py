@@ -16,6 +16,7 @@ from schemas.archive import VERSION, Entry, Header, ObservationLine, encoded, en
 from schemas.base import Message
 from schemas.instances import INSTANCES_MAX
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
+from shared.runtime.outputs import opened
 
 TIMEOUT_S = 120.0
 LINES_AT_ONCE = 10_000
@@ -42,19 +43,15 @@ def export(
 
     $ hopyard store export lab.jsonl
     """
-    draft = file.with_name(f"{file.name}.{os.getpid()}.draft")
     lines = 0
     try:
-        with draft.open("wb") as out:
+        with opened(file) as out:
             out.write(encoded(Header(version=VERSION)) + b"\n")
             for page in _pages():
                 out.writelines(line + b"\n" for line in page.lines)
                 lines += len(page.lines)
-        draft.replace(file)
     except OSError as error:
         raise Invalid(f"{file}: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
     done = Exported(file=str(file), lines=lines)
     show(done, facts_table({"file": done.file, "lines": str(lines)}), as_json=as_json)
 

@@ -170,10 +170,10 @@ def credentials(
 def _keep(made: "MadeToken", out: Path) -> None:
     """Write the token to a file; revoke it if that fails."""
     from hopyard.actions.tokens import revoke  # noqa: PLC0415 - costs --help nothing so
-    from shared.runtime.owner_only import write  # noqa: PLC0415 - as above
+    from shared.runtime.outputs import write_secret  # noqa: PLC0415 - as above
 
     try:
-        write(out, f"{made.token}\n".encode())
+        write_secret(out, f"{made.token}\n".encode())
     except OSError as error:
         revoke(Path(made.file), made.token_id)
         raise Failure(f"{out}: {error.strerror}; no token is made") from None

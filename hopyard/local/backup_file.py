@@ -15,7 +15,7 @@ import msgspec
 
 from hopyard.failures import Failure, Invalid
 from schemas.base import Message
-from shared.runtime import owner_only
+from shared.runtime import outputs, owner_only
 from shared.runtime.disk import sync
 
 FORMAT = 1
@@ -84,10 +84,21 @@ def parts_of(folder: Path) -> dict[str, BackupPart]:
     return {str(file.relative_to(folder)): part_of(file) for file in files}
 
 
+def place_of(target: Path) -> Path:
+    """The place of the file, links followed. Raises Invalid for a pipe or a device: others may read it."""
+    try:
+        place = outputs.place_of(target)
+    except OSError as error:
+        raise Invalid(f"{target}: {error.strerror}") from None
+    if place is None:
+        raise Invalid(f"{target}: is not a file; a backup needs one, which only its owner can read")
+    return place
+
+
 def write(target: Path, manifest: Manifest, folder: Path) -> int:
     """Write the file atomically, for its owner alone; its size in bytes. Raises Failure.
 
-    `folder`: this backup's own, on the disk of `target`.
+    `folder`: this backup's own, on the disk of `target`, which is no link.
     """
     draft = folder / DRAFT
     head = folder / MANIFEST

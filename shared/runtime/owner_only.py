@@ -47,8 +47,8 @@ def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
     It is on the disk when this returns, unless it need not outlive a power cut, which `lasting` says.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             if lasting:

@@ -3,9 +3,6 @@
 import gzip
 import json
 import re
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ from services.planner.work.policy_process import policy_process
 from services.planner.work.steps import Decide
 from shared.runtime.files import InvalidFile
 from shared.runtime.offload import INLINE, LiveOffload
+from tests.full_disk import full_disk
 from tests.services.planner.planner_builders import MODELLED, job, linear, nodes, view
 from tests.services.planner.solver.solver_builders import chosen, drawn, problem
 
@@ -165,22 +163,11 @@ def files_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-@contextmanager
-def no_room() -> Iterator[None]:
-    """A context in which no file takes a byte."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 async def test_a_full_disk_is_reported_once_and_gets_no_empty_files(tmp_path: Path) -> None:
     """Each plan left an empty file under its temporary name, and a warning."""
     process = policy_process(Settings(dump_problems=str(tmp_path)), INLINE)
     with structlog.testing.capture_logs() as said:
-        with no_room():
+        with full_disk():
             for _ in range(3):
                 await process.call(step(), 1.0)
         assert files_in(tmp_path) == []

@@ -1,0 +1,71 @@
+"""Files that commands write where a user says so."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hopyard.commands import store
+from schemas.questions import StorePage
+from tests.full_disk import full_disk
+from tests.hopyard.cli_line import Hopyard
+
+NOBODY = "http://127.0.0.1:9"
+LINE = b'{"kind":"bandwidth"}'
+
+
+@pytest.fixture
+def estimator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Knows one line."""
+    monkeypatch.setattr(store, "ask", lambda *_: StorePage(lines=(LINE,), next=None))
+
+
+@contextmanager
+def read_pipe(path: Path) -> Iterator[int]:
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        yield reader
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.usefixtures("estimator")
+def test_an_export_goes_into_the_pipe_that_is_named_or_linked(hopyard: Hopyard, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    link.symlink_to(pipe)
+    with read_pipe(pipe) as reader:
+        for path in (pipe, link):
+            assert hopyard("store", "export", str(path)).code == 0
+            assert os.read(reader, 999).splitlines()[1:] == [LINE]
+    assert (pipe.is_fifo(), link.is_symlink()) == (True, True)
+
+
+@pytest.mark.usefixtures("estimator")
+def test_an_export_that_does_not_fit_leaves_the_one_before(hopyard: Hopyard, tmp_path: Path) -> None:
+    file = tmp_path / "lab.jsonl"
+    assert hopyard("store", "export", str(file)).code == 0
+    before = file.read_bytes()
+    with full_disk():
+        ran = hopyard("store", "export", str(file))
+    assert (ran.code, ran.err) == (2, f"hopyard: {file}: File too large\n")
+    assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_backup_does_not_replace_a_pipe(hopyard: Hopyard, tmp_path: Path, *, linked: bool) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    ran = hopyard("backup", str(link if linked else pipe), "--api", NOBODY)
+    assert (ran.code, "is not a file" in ran.err) == (2, True)
+
+
+def test_a_token_goes_into_the_file_that_a_link_names(hopyard: Hopyard, tmp_path: Path) -> None:
+    link, place = tmp_path / "link", tmp_path / "place"
+    link.symlink_to(place)
+    keys = str(tmp_path / "tokens.json")
+    assert hopyard("token", "create", "--user", "ada", "--file", keys, "--out", str(link)).code == 0
+    assert (link.is_symlink(), place.read_text()[:4]) == (True, "hop_")
