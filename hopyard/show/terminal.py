@@ -19,6 +19,7 @@ from hopyard.show.units import in_a_line, legible, plural
 from schemas.base import Message
 from schemas.results import CutJob, RunResult
 from shared.domain.controls import escaped
+from shared.runtime.outputs import opened
 
 if TYPE_CHECKING:
     from shared.domain.audit import Violation
@@ -73,14 +74,20 @@ def show(
     With `times` the JSON has dates, and a line on stderr says how to read the times of the table.
     """
     answer = message if times is None else dated(message, times)
-    if out is not None:
-        write_lines(out, [_pretty(answer)])
+    try:
+        if out is not None:
+            write_lines(out, [_pretty(answer)])
+    finally:  # a file that cannot be written does not cost the result
+        _print(answer, table, as_json=as_json, note="" if times is None else times.note())
+
+
+def _print(answer: object, table: RenderableType, *, as_json: bool, note: str) -> None:
     if as_json:
         show_json(answer)
         return
     put(table)
-    if times is not None and times.note():
-        say(times.note())
+    if note:
+        say(note)
 
 
 def show_result(result: RunResult, *, as_json: bool, out: Path | None) -> None:
@@ -106,7 +113,7 @@ def say_who_is_cut(jobs: Sequence[CutJob]) -> None:
 def write_lines(file: Path, lines: Iterable[bytes]) -> None:
     """Raises Failure when the file cannot be written."""
     try:
-        with file.open("wb") as out:
+        with opened(file) as out:
             out.writelines(line + b"\n" for line in lines)
     except OSError as error:
         raise Failure(f"{file}: {error.strerror or error}") from None

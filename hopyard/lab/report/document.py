@@ -7,6 +7,7 @@ and opened years later.
 import base64
 import csv
 import html
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +19,7 @@ from markdown_it import MarkdownIt
 from hopyard.failures import Failure
 from hopyard.lab.report.verdicts import Verdict
 from schemas.base import Message
+from shared.runtime import outputs
 from shared.runtime.disk import naming
 
 FIGURES = "figures.json"
@@ -116,14 +118,19 @@ def _written(folder: Path, report: Report, written: Written) -> list[Path]:
     plots.mkdir(parents=True, exist_ok=True)
     pictures = [part for part in report.parts if isinstance(part, Picture)]
     for picture in pictures:
-        (plots / f"{picture.name}.png").write_bytes(picture.png)
+        outputs.write(plots / f"{picture.name}.png", picture.png)
     paths = [folder / name for name in ("report.html", "report.md", FIGURES)]
-    paths[0].write_text(page(report), "utf-8")
-    paths[1].write_text(markdown(report), "utf-8")
-    paths[2].write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
-    with (folder / TABLE).open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *map(_line, written.figures)])
+    outputs.write(paths[0], page(report).encode())
+    outputs.write(paths[1], markdown(report).encode())
+    outputs.write(paths[2], msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
+    outputs.write(folder / TABLE, _table(written.figures))
     return paths
+
+
+def _table(figures: Iterable[Figure]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *map(_line, figures)])
+    return text.getvalue().encode()
 
 
 def _line(figure: Figure) -> list[str]:

@@ -1,5 +1,6 @@
 """Files that commands write where a user says so."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.commands import store
+from hopyard.lab.report.document import Report, Written, write
 from schemas.questions import StorePage
 from tests.full_disk import full_disk
 from tests.hopyard.cli_line import Hopyard
@@ -69,3 +71,32 @@ def test_a_token_goes_into_the_file_that_a_link_names(hopyard: Hopyard, tmp_path
     keys = str(tmp_path / "tokens.json")
     assert hopyard("token", "create", "--user", "ada", "--file", keys, "--out", str(link)).code == 0
     assert (link.is_symlink(), place.read_text()[:4]) == (True, "hop_")
+
+
+def test_a_result_that_does_not_fit_is_shown_and_leaves_the_one_before(
+    hopyard: Hopyard, tmp_path: Path
+) -> None:
+    file = tmp_path / "found.json"
+    file.write_text("old")
+    with full_disk():
+        ran = hopyard("scenarios", "--json", "--out", str(file))
+    assert ran.code == 1
+    assert json.loads(ran.err)["error"]["message"] == f"{file}: File too large"
+    assert json.loads(ran.out)
+    assert (file.read_text(), list(tmp_path.iterdir())) == ("old", [file])
+
+
+def test_a_report_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
+    written = Written(experiment="t", about={}, figures=(), failures=())
+    write(tmp_path, Report("old", [], []), written)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with full_disk(), pytest.raises(OSError, match=str(tmp_path)):
+        write(tmp_path, Report("new", [], []), written)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_node_file_that_does_not_fit_is_not_half_there(hopyard: Hopyard, tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    with full_disk():
+        assert hopyard("node", "discover", "--gpus", "cpu:2", "--out", str(file)).code == 1
+    assert not list(tmp_path.iterdir())
