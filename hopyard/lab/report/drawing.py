@@ -2,13 +2,16 @@
 
 import io
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+T = TypeVar("T")
 
 WIDTH, HEIGHT = 8.6, 3.6
 """inches"""
@@ -40,9 +43,13 @@ COLOURS = {
     "gap 0.05": "#56B4E9", "gap 0.01": "#0072B2", "no gap": "#D55E00",
 }  # fmt: skip
 """Okabe and Ito's colours, and a few of Tol's where those end"""
+LISTED = tuple(dict.fromkeys(COLOURS.values()))
 OTHERS = ("#44AA99", "#999933", "#661100", "#6699CC", "#DDCC77", "#AA4499")
-"""colours of policies that are not listed above, in alphabetical order"""
-DASHES = ("-", (0, (5, 1.4)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)))
+"""colours of policies that are not listed above, in alphabetical order; where they end, LISTED"""
+Dashes = str | tuple[float, tuple[float, ...]]
+Stroke = tuple[str, Dashes]
+"""(colour, dashes)"""
+DASHES: tuple[Dashes, ...] = ("-", (0, (5, 1.4)), (0, (1.2, 1.2)), (0, (6, 1.4, 1.2, 1.4)))
 STYLE: dict[Any, Any] = {
     "font.size": 9.5,
     "font.family": "DejaVu Sans",
@@ -66,27 +73,51 @@ STYLE: dict[Any, Any] = {
 
 def colour(arm: str, arms: Sequence[str]) -> str:
     """`arms`: all of the report, so that an arm that is not in COLOURS keeps its colour in all pictures."""
-    unlisted = sorted({each for each in arms if each not in COLOURS})
-    return COLOURS[arm] if arm in COLOURS else OTHERS[unlisted.index(arm) % len(OTHERS)]
+    return _strokes(tuple(arms))[arm][0]
 
 
 def line(arm: str, arms: Sequence[str]) -> dict[str, Any]:
-    known = list(dict.fromkeys(arms))
-    dashes = DASHES[known.index(arm) % len(DASHES)] if len(known) > 1 else "-"
-    return {"label": arm, "color": colour(arm, arms), "linestyle": dashes}
+    ink, dashes = _strokes(tuple(arms))[arm]
+    return {"label": arm, "color": ink, "linestyle": dashes}
+
+
+@cache
+def _strokes(arms: tuple[str, ...]) -> Mapping[str, Stroke]:
+    """Of each arm; no two are the same while there are others."""
+    places = {arm: place for place, arm in enumerate(dict.fromkeys(arms))}
+    unlisted = sorted(places.keys() - COLOURS.keys())
+    found: dict[str, Stroke] = {}
+    for arm in [*(arm for arm in places if arm in COLOURS), *unlisted]:
+        inks = (COLOURS[arm],) if arm in COLOURS else _from(unlisted.index(arm), OTHERS) + LISTED
+        strokes = [(ink, dashes) for ink in inks for dashes in _from(places[arm], DASHES)]
+        taken = set(found.values())
+        found[arm] = next((each for each in strokes if each not in taken), strokes[0])
+    return found
+
+
+def _from(place: int, all_of: tuple[T, ...]) -> tuple[T, ...]:
+    """All, in a ring, from that place on."""
+    first = place % len(all_of)
+    return all_of[first:] + all_of[:first]
 
 
 def drawn(
     draw: Callable[[Sequence[Axes]], None], *, columns: int = 1, rows: int = 1, height: float = HEIGHT
 ) -> bytes:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, height * rows), dpi=DPI, layout="constrained")
-        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-        draw(panels)
-        _legend(figure, panels)
         file = io.BytesIO()
+        figure = laid_out(draw, columns=columns, rows=rows, height=height)
         figure.savefig(file, format="png", metadata={"Software": None})
         return file.getvalue()
+
+
+def laid_out(draw: Callable[[Sequence[Axes]], None], *, columns: int, rows: int, height: float) -> Figure:
+    """`height`: of a row of panels, with a legend of one line; further lines make the figure higher."""
+    figure = Figure(figsize=(WIDTH, height * rows), dpi=DPI, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    draw(panels)
+    _legend(figure, panels)
+    return figure
 
 
 def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: Sequence[float] | None = None) -> None:
@@ -120,10 +151,13 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     if found:
-        fits = LEGEND_LETTERS // (max(map(len, found)) + 8)
+        fits = max(LEGEND_LETTERS // (max(map(len, found)) + 8), 1)
         legend = figure.legend(
-            list(found.values()), list(found), loc="outside upper left", ncols=max(fits, 1), handlelength=2.4
+            list(found.values()), list(found), loc="outside upper left", ncols=fits, handlelength=2.4
         )
+        lines = math.ceil(len(found) / fits)
+        more = legend.get_window_extent().height / DPI * (lines - 1) / lines
+        figure.set_size_inches(WIDTH, figure.get_figheight() + more)
         layout = figure.get_layout_engine()
         assert layout is not None
         layout.execute(figure)  # all that is wanted here of a first drawing, which takes twice as long

@@ -1,12 +1,13 @@
 import io
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from msgspec.structs import replace
 from PIL import Image
@@ -16,7 +17,17 @@ from hopyard.lab.experiments.paper import TABLE_3
 from hopyard.lab.experiments.suite import EXPERIMENTS
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Folded, Picture, Report, Table, Written, page, write
-from hopyard.lab.report.drawing import COLOURS, apart, colour, logarithmic
+from hopyard.lab.report.drawing import (
+    COLOURS,
+    DASHES,
+    LISTED,
+    OTHERS,
+    apart,
+    colour,
+    laid_out,
+    line,
+    logarithmic,
+)
 from hopyard.lab.report.gantt import Box, boxes, gantt_svg
 from hopyard.lab.report.measures import figure
 from hopyard.lab.report.parquet import write as write_parquet
@@ -92,6 +103,34 @@ def test_a_rounding_error_is_shown_as_zero(value: float, shown: str) -> None:
 def test_a_policy_keeps_its_colour_and_strangers_differ() -> None:
     assert colour("hops", ["mine", "hops"]) == COLOURS["hops"]
     assert colour("mine", ["mine", "yours"]) != colour("yours", ["mine", "yours"])
+
+
+def test_no_two_policies_have_the_same_line_while_there_are_others() -> None:
+    most = (len(LISTED) + len(OTHERS)) * len(DASHES)
+    arms = [*COLOURS, *(f"policy-{number}" for number in range(most - len(COLOURS)))]
+    for some in (["a", "b", "c"], ["x", "fifo", "y", "hops", "z", "lr", "gap 0.01"], arms):
+        lines = [line(arm, some) for arm in some]
+        assert len({(each["color"], each["linestyle"]) for each in lines}) == len(some)
+    assert line("one too many", [*arms, "one too many"])["color"] in OTHERS
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 46])
+def test_a_legend_covers_nothing_and_costs_the_panels_no_room(count: int) -> None:
+    arms = ["hops", *(f"a-policy-{number}" for number in range(count - 1))]
+
+    def draw(axes: Sequence[Axes]) -> None:
+        for axis in axes:
+            axis.set(title="title", xlabel="x", ylabel="y")
+            for arm in arms:
+                axis.plot([0.0, 1.0], [0.0, 1.0], **line(arm, arms))
+
+    figure = laid_out(draw, columns=3, rows=1, height=3.4)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    panels = [axis.get_tightbbox() for axis in figure.axes]
+    assert all(panel and panel.y1 <= legend.get_window_extent().y0 for panel in panels)
+    assert legend.get_window_extent().y1 <= figure.bbox.y1
+    assert all(axis.get_window_extent().height / figure.dpi > 2 for axis in figure.axes)
 
 
 def test_a_curve_over_time_keeps_its_area() -> None:
