@@ -80,6 +80,10 @@ def test_a_trace_of_an_unknown_layout_is_refused() -> None:
         (POLLUX + "c-0,53,,1,128\n", 2, "application is empty"),
         (GAVEL_7.format(0, 1) + GAVEL_7.format("inf", 1), 2, "arrival must be at least 0 and finite"),
         (MICROSOFT.replace("\n", ",duration\n"), 1, "the header has duration twice"),
+        (MICROSOFT + 'a,10,20,1\n"b,10,20,1\n' + "c,10,20,1\n" * 20_000, 3, "a quote is not closed"),
+        (MICROSOFT + 'a,10,20,1\nb,10,20,"1\n' + "c,10,20,1\n" * 9, 3, "a quote is not closed"),
+        (MICROSOFT + '"b\n\n",10,20\n', 2, "3 columns where the header has 4"),
+        (MICROSOFT.replace("\n", f",{'x' * 200_000}\n"), 1, "is not CSV: field larger"),
         (GAVEL_7.format(0, 1) + "LM\t1\n", 2, "2 columns where Gavel"),
         ("(LM)" + GAVEL_7.format(0, 1)[2:], 1, "not one of Gavel's"),
     ],
@@ -91,6 +95,11 @@ def test_a_malformed_row_is_refused_with_its_line(tmp_path: Path, text: str, lin
 
     assert (refused.value.path, refused.value.line) == (path, line)
     assert reason in refused.value.reason
+
+
+def test_a_quoted_cell_may_have_line_breaks_and_the_last_line_none(tmp_path: Path) -> None:
+    found = read_trace(planted(tmp_path, MICROSOFT + '"a\nb",10,20,1\nc,11,20,"1"'))
+    assert [job.line for job in found.jobs] == [2, 4]
 
 
 @pytest.mark.parametrize(

@@ -83,20 +83,43 @@ class Cells:
 
 def table(lines: Iterable[str], path: str, header: Sequence[str], delimiter: str = ",") -> Iterator[Cells]:
     """Rows of a CSV file whose header has these columns at least, none twice. Blank lines are skipped."""
-    reader = csv.reader(lines, delimiter=delimiter)
-    columns = [name.strip() for name in next((row for row in reader if row), [])]
+    rows = _rows(lines, path, delimiter)
+    line, names = next(((line, row) for line, row in rows if row), (1, []))
+    columns = [name.strip() for name in names]
     twice = [name for name, times in Counter(columns).items() if name and times > 1]
     if twice:
-        raise MalformedRow(path, reader.line_num, f"the header has {twice[0][:40]} twice", twice[0])
+        raise MalformedRow(path, line, f"the header has {twice[0][:40]} twice", twice[0])
     missing = [name for name in header if name not in columns]
     if missing:
         said = f"the header lacks {', '.join(missing)}; it has {', '.join(columns)[:200] or 'nothing'}"
-        raise MalformedRow(path, max(reader.line_num, 1), said, missing[0])
-    for row in reader:
+        raise MalformedRow(path, line, said, missing[0])
+    for line, row in rows:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(columns):
-            raise MalformedRow(
-                path, reader.line_num, f"{len(row)} columns where the header has {len(columns)}"
-            )
-        yield Cells(path, reader.line_num, dict(zip(columns, row, strict=True)))
+            raise MalformedRow(path, line, f"{len(row)} columns where the header has {len(columns)}")
+        yield Cells(path, line, dict(zip(columns, row, strict=True)))
+
+
+def _rows(lines: Iterable[str], path: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Rows, each with the line where it begins. A quote that is not closed is refused: it hides rows."""
+    ended = False
+
+    def to_the_end() -> Iterator[str]:
+        nonlocal ended
+        yield from lines
+        ended = True
+
+    reader = csv.reader(to_the_end(), delimiter=delimiter)
+    while True:
+        begins = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            quote = ", perhaps since a quote is not closed" if reader.line_num > begins else ""
+            raise MalformedRow(path, begins, f"is not CSV: {error}{quote}") from None
+        if row is None:
+            return
+        if ended:
+            raise MalformedRow(path, begins, "a quote is not closed")
+        yield begins, row
