@@ -313,6 +313,8 @@ def test_columns_are_read_with_any_separator_and_form_of_time(
         (OURS + "1,1,0,,\n", 2, "ran", "ran must be above 0"),
         (OURS + "1,1,x,,\n", 2, "ran", "ran is not a number: x"),
         ("# a\nwhen,gpus,ran,what,who\n", 2, "n", "the header lacks n; it has when, gpus, ran, what, who"),
+        (OURS + "1,1,2,,ann\n2,1,2,,b\x1bb\n", 3, "who", "who has control characters"),
+        (OURS + '1,1,2,,"ann\nb"\n', 2, "who", "who has control characters"),
         (OURS + "1,1,2\n", 2, None, "3 columns where the header has 5"),
         ("# a\nwhen,n,ran,what,who,n\n0,1,2,,,8\n", 2, "n", "the header has n twice"),
         (

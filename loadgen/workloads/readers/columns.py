@@ -30,7 +30,7 @@ def read(lines: Iterable[str], path: str, columns: TraceColumns) -> Iterator[Tra
             gpus=row.count(columns.gpus),
             duration_s=row.positive(seconds) * seconds_unit if seconds else None,
             model=row.given(columns.model),
-            user=row.given(columns.user) or "",
+            user=row.name(columns.user),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from shared.domain.launch import CONTROL
 from shared.runtime.files import InvalidFile
 
 
@@ -48,6 +49,13 @@ class Cells:
     def given(self, column: str | None) -> str | None:
         """The cell; None if there is no such column, or it is empty."""
         return self._cells[column].strip() or None if column else None
+
+    def name(self, column: str | None) -> str:
+        """The cell as the name of somebody, which is shown to all; empty where none is given."""
+        text = self.given(column) or ""
+        if CONTROL.search(text):
+            raise self.refusal(f"{column} has control characters", column)
+        return text
 
     def text(self, column: str) -> str:
         value = self._cells[column].strip()
