@@ -13,7 +13,7 @@ from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
 from hopyard.show.terminal import say, show
 from hopyard.show.times import Times
-from hopyard.show.units import share
+from hopyard.show.units import number, share
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.questions import Calibrate
 
@@ -58,7 +58,7 @@ def calibration_table(found: Calibration, times: Times) -> Listing[Sequence[str]
 
 
 def _cells(row: BandwidthRow, times: Times) -> tuple[str, ...]:
-    speeds = (f"{one / GIGA:.3g}" if one else "" for one in (row.link, row.network))
+    speeds = (number(one / GIGA) if one else "" for one in (row.link, row.network))
     return (row.gpu_type, *speeds, times.short(row.at), str(row.measurements), share(row.error))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
+from hopyard.show.units import number
 from loadgen.catalogue.measured import Compared, compared, mean_ratio, typical_factor
 from loadgen.catalogue.specs import Catalogue
 from schemas.catalogue import Mix
@@ -25,7 +26,7 @@ def catalogue_tables(known: Catalogue) -> Mapping[str, Table]:
 
 def _models(known: Catalogue) -> Table:
     rows = (
-        (row.model, row.dataset, str(row.batch), row.optimizer, row.precision, f"{row.parameters / 1e6:.3g}")
+        (row.model, row.dataset, str(row.batch), row.optimizer, row.precision, number(row.parameters / 1e6))
         for row in known.models.values()
     )
     return _table(("model", "dataset", ">batch", "optimizer", "precision", ">parameters, M"), rows)
@@ -40,9 +41,9 @@ def _gpus(known: Catalogue) -> Table:
     rows = (
         (
             name,
-            f"{row.memory / GIGA:.3g}",
+            number(row.memory / GIGA),
             f"{row.bandwidth / GIGA:,.0f}",
-            *(f"{rate / TERA:,.3g}" if rate else "" for rate in (row.fp32, row.tf32, row.fp16)),
+            *(number(rate / TERA) if rate else "" for rate in (row.fp32, row.tf32, row.fp16)),
         )
         for name, row in known.gpus.items()
     )

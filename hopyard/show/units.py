@@ -8,6 +8,10 @@ from shared.domain.quantities import UNITS_S
 
 MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
 WHOLE_ABOVE = 100
+WHOLE_MS = 999.5
+"""milliseconds that are a second with three digits"""
+PLACES = 4
+"""decimal places of the smallest number that is not written with an exponent"""
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """by unit, the number from which on `brief` takes the next unit"""
@@ -23,7 +27,8 @@ def duration(seconds: float | None) -> str:
 
 
 def _short(seconds: float) -> str:
-    return f"{seconds * 1000:.3g}ms" if 0 < seconds < 1 else f"{seconds:.3g}s"
+    thousandths = round(seconds * 1000, PLACES)
+    return f"{thousandths:.3g}ms" if 0 < thousandths < WHOLE_MS else f"{thousandths / 1000:.3g}s"
 
 
 def _long(seconds: int) -> str:
@@ -68,7 +73,7 @@ def share(value: float | None) -> str:
 def memory(amount: float) -> str:
     """A number of bytes, in the largest unit that it reaches: 8 GiB, 512 MiB."""
     unit = min(int(math.log2(max(amount, 1.0)) // 10), len(BINARY) - 1)
-    return f"{amount / 1024**unit:.3g} {BINARY[unit]}"
+    return f"{number(amount / 1024**unit)} {BINARY[unit]}"
 
 
 def clock(seconds: float) -> str:

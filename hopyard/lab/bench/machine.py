@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from hopyard.lab.bench.figures import quantile
+from hopyard.show.units import duration
 from shared.runtime.disk import naming
 
 GIB = 1024**3
@@ -21,7 +22,7 @@ def machine_facts(folder: Path) -> dict[str, str]:
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB:.0f} GiB",
         "system": platform.platform(),
         "load before": f"{busy:.1f}",
-        "disk sync": f"{sync_s(folder) * 1000:.2g}ms",
+        "disk sync": duration(sync_s(folder)),
     }
 
 

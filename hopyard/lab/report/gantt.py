@@ -11,7 +11,7 @@ import msgspec
 
 from hopyard.lab.report.pictures import HOUR_S, TEAMS
 from hopyard.lab.runs.trials import Hold, Simulated
-from hopyard.show.units import duration
+from hopyard.show.units import duration, number
 from schemas.results import JobResult
 
 WIDTH, LEFT, RIGHT = 1000.0, 96.0, 8.0
@@ -141,6 +141,6 @@ def described(job: JobResult) -> str:
     if job.jct_s is not None:
         times += f", JCT {duration(job.jct_s)}"
     if job.latency_ratio is not None:
-        times += f", LR {job.latency_ratio:.2g}"
+        times += f", LR {number(job.latency_ratio)}"
     places = f"{job.placements} placements on {', '.join(job.nodes)}" if job.nodes else "never placed"
     return f"{job.job_id}: {job.model} on {job.dataset}, {job.state}\n{times}\n{places}"

@@ -27,6 +27,21 @@ def test_one_kind_of_entries_can_be_listed(hopyard: Hopyard) -> None:
     assert hopyard("catalogue", "gpuss").code == 2
 
 
+def test_large_numbers_of_the_catalogue_are_written_out(hopyard: Hopyard, tmp_path: Path) -> None:
+    scenario = tmp_path / "mine.yaml"
+    scenario.write_text(
+        "name: mine\ncluster: tiny\nworkload: {arrivals: poisson, count: 1, mix: short}\n"
+        "catalogue: {gpus: {future: {fp32: 1.104e15, memory: 1.2e12, bandwidth: 7.7e12, sustained: 0.8}}}\n"
+    )
+    shown = hopyard("catalogue", "gpus", "--scenario", str(scenario)).out
+    assert next(line for line in shown.splitlines() if "future" in line).split()[1:4] == [
+        "1,200",
+        "7,700",
+        "1,104",
+    ]
+    assert "e+" not in hopyard("catalogue").out
+
+
 def test_speeds_stand_beside_those_that_others_measured(hopyard: Hopyard) -> None:
     lines = hopyard("catalogue", "measured").out.splitlines()
     assert lines[0].split() == ["table", "model", "gpu", "batch", "ratio", "off", "held"]

@@ -9,7 +9,11 @@ from hopyard.show.units import clock, duration, in_a_line, memory, number, on_on
     ("seconds", "text"),
     [
         (0.0, "0s"),
+        (1e-9, "0s"),
+        (1.2e-7, "0.0001ms"),
         (0.0342, "34.2ms"),
+        (0.9994, "999ms"),
+        (0.9996, "1s"),
         (8.14, "8.14s"),
         (59.97, "1m 00s"),
         (250, "4m 10s"),
@@ -60,7 +64,14 @@ def test_a_text_of_many_lines_is_its_first_and_its_last(text: str, line: str) ->
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"), [(8 * 2.0**30, "8 GiB"), (5e8, "477 MiB"), (1.0, "1 B"), (3e15, "2.73e+03 TiB")]
+    ("amount", "text"),
+    [
+        (8 * 2.0**30, "8 GiB"),
+        (5e8, "477 MiB"),
+        (1.0, "1 B"),
+        (1010 * 1024.0, "1,010 KiB"),
+        (3e15, "2,728 TiB"),
+    ],
 )
 def test_memory_is_in_the_largest_unit_of_which_there_is_one(amount: float, text: str) -> None:
     assert memory(amount) == text

@@ -18,6 +18,7 @@ from hopyard.lab.bench.figures import Benchmark, Grid
 from hopyard.lab.bench.planning.solving import OURS, Attempt, run_attempt
 from hopyard.lab.bench.planning.zoo import CLASSES, problem_of
 from hopyard.local.processes import Say
+from hopyard.show.units import duration
 from schemas.plans import Stage
 from services.planner.solver.files import write_problem
 from services.planner.solver.problem import Problem
@@ -167,7 +168,7 @@ def _ahead(direct: Attempt, ours: Attempt) -> float:
 def _said(outcome: InstanceOutcome) -> str:
     least = "≥ " if outcome.cut else ""
     return (
-        f"ours {outcome.ours_s:.3g} s, {outcome.fastest} {least}{outcome.direct_s:.3g} s,"
+        f"ours {duration(outcome.ours_s)}, {outcome.fastest} {least}{duration(outcome.direct_s)},"
         f" {least}{outcome.ratio:.1f} times"
     )
 

@@ -15,6 +15,7 @@ from hopyard.lab.bench.figures import Benchmark, Grid
 from hopyard.lab.bench.planning.instances import Scene, Shape
 from hopyard.lab.bench.planning.rounds import STEPS, after, opening
 from hopyard.local.processes import Say
+from hopyard.show.units import duration
 from schemas.settings import Settings
 from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.configurations import Configurations
@@ -150,4 +151,4 @@ def _row(gpus: int, policy: str, games: Sequence[Sequence[PlanTime]]) -> tuple[s
 def _line(games: Sequence[Sequence[PlanTime]]) -> str:
     took = [one for game in games for one in game]
     failures = sorted({f"; {one.failed}" for one in took if one.failed})
-    return f"{max(one.seconds for one in took):.3g} s at most{''.join(failures)}"
+    return f"{duration(max(one.seconds for one in took))} at most{''.join(failures)}"

@@ -16,6 +16,7 @@ from hopyard.lab.bench.figures import Benchmark, Grid
 from hopyard.lab.bench.planning.instances import Shape, instance
 from hopyard.lab.bench.planning.solving import Attempt, run_attempt
 from hopyard.local.processes import Say
+from hopyard.show.units import duration
 from schemas.plans import PlanKind, Stage
 from services.planner.solver import MODULES
 from services.planner.solver.files import read_problem, write_problem
@@ -118,7 +119,7 @@ def _row(group: str, problem: Problem, file: Path, say: Say, asked: Trials) -> _
 
 
 def _summary(trial: Attempt | None) -> str:
-    return "failed" if trial is None else f"{trial.seconds:.3g} s, gap {trial.gap:.2%}"
+    return "failed" if trial is None else f"{duration(trial.seconds)}, gap {trial.gap:.2%}"
 
 
 def _line(group: str, name: str, rows: Sequence[_Row]) -> tuple[str | float | None, ...]:
