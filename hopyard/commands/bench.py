@@ -17,6 +17,7 @@ from hopyard.show.terminal import say, show
 
 if TYPE_CHECKING:
     from hopyard.lab.bench.growth import Growth
+    from hopyard.lab.bench.suite import BenchRun
 
 
 class Subject(StrEnum):
@@ -219,10 +220,10 @@ def bench(
     $ hopyard bench simulation --times 5
     $ hopyard bench simulation --scenario philly.yaml --jobs 1000,10000
     """
-    _refuse_useless(context, subjects or SHORT)
+    chosen = tuple(dict.fromkeys(subjects or SHORT))
+    _refuse_useless(context, chosen)
     from hopyard.lab.bench.planning.solver import Trials  # noqa: PLC0415 - brings numpy
-    from hopyard.lab.bench.suite import report  # noqa: PLC0415 - brings every service
-    from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
+    from hopyard.lab.bench.suite import BenchRun, check  # noqa: PLC0415 - brings every service
 
     trials = Trials(
         sizes=() if gpus is None else _numbers("--gpus", gpus),
@@ -234,14 +235,31 @@ def bench(
         classes=() if classes is None else _known_classes(classes),
         quick=quick,
     )
-    chosen, grown = subjects or SHORT, _grown(scenario, counts)
+    grown = _grown(scenario, counts)
     if Subject.SIMULATION in chosen:
         _say_what_it_ignores()
     with empty_folder(data) as folder:
-        measured = report(
-            chosen, versions(), folder, scale, say, trials=trials, grown=grown, python=python, times=times
-        )
-    show(measured, report_table(measured), as_json=as_json, out=out)
+        run = BenchRun(folder, scale, say, trials, grown, python, times)
+        check(chosen, run)
+        _measure(chosen, run, as_json=as_json, out=out)
+
+
+def _measure(chosen: Sequence[Subject], run: "BenchRun", *, as_json: bool, out: Path | None) -> None:
+    """Show what was measured, also where a later benchmark fails or is interrupted."""
+    from hopyard.lab.bench.figures import Benchmark, BenchReport  # noqa: PLC0415 - costs --help nothing so
+    from hopyard.lab.bench.machine import machine_facts  # noqa: PLC0415 - as above
+    from hopyard.lab.bench.suite import measured  # noqa: PLC0415 - brings every service
+    from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
+
+    run.data.mkdir(parents=True, exist_ok=True)
+    machine, done = machine_facts(run.data), list[Benchmark]()
+    try:
+        for one in measured(chosen, run):
+            done.append(one)
+    finally:
+        if done:
+            report = BenchReport(machine=machine, versions=versions(), benchmarks=tuple(done))
+            show(report, report_table(report), as_json=as_json, out=out)
 
 
 def _refuse_useless(context: typer.Context, chosen: Sequence[Subject]) -> None:

@@ -1,15 +1,14 @@
 """All measurements by name. One after the other, since they would disturb each other."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from hopyard.failures import Interrupted
-from hopyard.lab.bench.figures import Benchmark, BenchReport
+from hopyard.lab.bench.figures import Benchmark
 from hopyard.lab.bench.growth import Growth, growth
-from hopyard.lab.bench.machine import machine_facts
 from hopyard.lab.bench.planning.classes import PATIENCE, QUICK, Classes, classes
 from hopyard.lab.bench.planning.policies import policies
 from hopyard.lab.bench.planning.solver import OURS, Trials, solver
@@ -114,24 +113,31 @@ BENCHMARKS: Mapping[str, Measurement] = {
 }
 
 
-def report(
-    names: Iterable[str],
-    versions: dict[str, str],
-    data: Path,
-    scale: float,
-    say: Say,
-    *,
-    trials: Trials | None = None,
-    grown: Growth | None = None,
-    python: Path | None = None,
-    times: int = TIMES,
-) -> BenchReport:
+def _browser(_: BenchRun) -> None:
+    from hopyard.lab.bench.page.chromium import PROGRAMS, found  # noqa: PLC0415 - brings what drives a browser
+
+    for program in PROGRAMS:
+        found(program)
+
+
+NEEDS: Mapping[str, Callable[[BenchRun], object]] = {
+    "page": _browser,
+    "switching": lambda run: torch_python(run.python),
+}
+"""what looks for the programs that a benchmark takes beside hopyard; raises Failure where they are not"""
+
+
+def check(names: Iterable[str], run: BenchRun) -> None:
+    """Raises Failure for a benchmark that could not run, before the others have measured for minutes."""
+    for name in names:
+        if name in NEEDS:
+            NEEDS[name](run)
+
+
+def measured(names: Iterable[str], run: BenchRun) -> Iterator[Benchmark]:
     """Raises Failure when a part does not work, Interrupted."""
-    data.mkdir(parents=True, exist_ok=True)
-    machine = machine_facts(data)
-    run = BenchRun(data, scale, say, trials or Trials(), grown, python, times)
-    done = [_timed(name, msgspec.structs.replace(run, data=data / name)) for name in names]
-    return BenchReport(machine=machine, versions=versions, benchmarks=tuple(done))
+    for name in names:
+        yield _timed(name, msgspec.structs.replace(run, data=run.data / name))
 
 
 def _timed(name: str, run: BenchRun) -> Benchmark:
