@@ -12,6 +12,8 @@ from schemas.base import File, Message
 from schemas.plans import Stage
 
 SCHEMA: Final = "hopyard.problem/v1"
+NOT_SAVED: Final = "problems are not saved"
+"""event of the planner's log, with the `reason`"""
 
 NodeIndex = Annotated[int, Meta(ge=0, le=999_999)]
 Gpus = Annotated[int, Meta(ge=1, le=1_000_000)]

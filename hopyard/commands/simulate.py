@@ -1,6 +1,7 @@
 """simulate, scenarios: runs in virtual time, and what there is to run."""
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,15 +26,17 @@ from hopyard.show.tables import scenarios_table
 from hopyard.show.terminal import NAMED, complain_of, say, show, show_result
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
+from schemas.problems import NOT_SAVED
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
-from shared.runtime.disk import naming
+from shared.runtime.disk import make_folder, naming
 
 if TYPE_CHECKING:
     from loadgen.progress import Progress, Watch
     from shared.domain.audit import Audit
     from shared.runtime.bus.contract import Record
+    from shared.runtime.process.logs import Line
 
 DECIDED = {"seed": "--seed"}
 """settings that an option decides"""
@@ -89,7 +92,13 @@ def simulate(
     from shared.domain.audit import Audit  # noqa: PLC0415 - brings numpy
     from shared.runtime.process.logs import configure_logs  # noqa: PLC0415 - as above
 
-    configure_logs(Settings(log_level="warning", log_format="console"))
+    unsaved: list[str] = []
+
+    def hear(line: "Line") -> None:
+        if line["event"] == NOT_SAVED:
+            unsaved.append(line["reason"])
+
+    configure_logs(Settings(log_level="warning", log_format="console"), hear=hear)
     check_policy(policy)
     decided = DECIDED if policy is None else DECIDED | {"policy": "--policy"}
     chosen = simulated_scenario(chosen_scenario(scenario, trace, columns), say, decided).scenario
@@ -99,6 +108,7 @@ def simulate(
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
+        _check_writable(dump_problems)
     audit = Audit() if audited else None
     result = _streamed(chosen, policy, seed, events_file, audit)
     show_result(result, as_json=as_json, out=out)
@@ -106,6 +116,18 @@ def simulate(
     if audit is not None:
         complain_of(audit.found(drained=not result.waiting))
     _complain_of_refused(result)
+    if unsaved:
+        raise Failure(f"{dump_problems} lacks problems: {unsaved[0]}")
+
+
+def _check_writable(folder: Path) -> None:
+    """Make the folder. Raises Failure if it takes no file: the run goes on where problems cannot be saved."""
+    try:
+        make_folder(folder)
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise Failure(f"{folder}: {error.strerror or error}") from None
 
 
 def _say_who_waits(result: RunResult) -> None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import msgspec
 
+from schemas.problems import NOT_SAVED
 from services.planner.policies.contract.view import View
 from services.planner.solver.effort import Effort
 from services.planner.solver.files import write_problem
 from services.planner.solver.problem import Problem, Solution, Solve
 from services.planner.work.steps import Decide
+from shared.runtime.disk import make_folder
 
 
 class _Noted(msgspec.Struct, frozen=True):
@@ -57,11 +59,11 @@ class Dump:
         import structlog  # noqa: PLC0415 - every process of policies would wait for it
 
         log = structlog.get_logger()
-        log.warning("problems are not saved", folder=str(self._folder), reason=error.strerror or str(error))
+        log.warning(NOT_SAVED, folder=str(self._folder), reason=error.strerror or str(error))
 
     def _write(self, noted: _Noted) -> None:
         assert self._folder is not None
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         write_problem(_unused(self._folder, noted.view), noted.problem, noted.jobs)
 
 

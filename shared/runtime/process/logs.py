@@ -5,7 +5,7 @@ import io
 import logging
 import sys
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TextIO
 
 import msgspec
@@ -19,17 +19,28 @@ UNPARSED_MAX = 20
 """lines that are logged within `WITHIN_S` about requests that are no HTTP"""
 WITHIN_S = 60.0
 
+Line = Mapping[str, Any]
+"""the event, and its keys"""
+
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
 
-def configure_logs(settings: Settings, service: str = "") -> None:
+def configure_logs(
+    settings: Settings, service: str = "", *, hear: Callable[[Line], None] | None = None
+) -> None:
     """Set up structlog for the process, and pass warnings of the libraries on to it.
 
-    `service` becomes a key of every line.
+    `service` becomes a key of every line; `hear` is called with every line that is logged.
     """
+
+    def heard(_: WrappedLogger, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if hear is not None:
+            hear(event)
+        return event
+
     level = getattr(logging, settings.log_level.upper())
     structlog.configure(
-        processors=[*_enrichers(service), *_renderers(settings.log_format)],
+        processors=[heard, *_enrichers(service), *_renderers(settings.log_format)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(_LossyStream(sys.stderr)),
         cache_logger_on_first_use=False,

@@ -155,8 +155,10 @@ async def test_the_process_beside_leaves_them_too(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_written_costs_no_plan(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    decision = await policy_process(Settings(dump_problems=str(blocked)), INLINE).call(step(), 1.0)
+    with structlog.testing.capture_logs() as said:
+        decision = await policy_process(Settings(dump_problems=str(blocked)), INLINE).call(step(), 1.0)
     assert isinstance(decision, Decision)
+    assert [one["reason"] for one in said] == ["Not a directory"]
 
 
 def files_in(folder: Path) -> list[str]:
