@@ -30,7 +30,8 @@ from schemas.problems import NOT_SAVED
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
-from shared.runtime.disk import make_folder, naming
+from shared.runtime.disk import make_folder
+from shared.runtime.outputs import opened
 
 if TYPE_CHECKING:
     from loadgen.progress import Progress, Watch
@@ -165,9 +166,7 @@ def _streamed(
     encode = msgspec.json.Encoder().encode
     with contextlib.ExitStack() as entered:
         watch = entered.enter_context(_watched())
-        if events_file is not None:
-            entered.enter_context(naming(events_file))
-        file = None if events_file is None else entered.enter_context(events_file.open("wb"))
+        file = None if events_file is None else entered.enter_context(opened(events_file))
 
         def hear(record: "Record") -> None:
             if file is not None:
@@ -178,7 +177,8 @@ def _streamed(
         try:
             return simulate_streaming(chosen, hear, policy=policy, seed=seed, watch=watch)
         except Endless as error:
-            raise Failure(str(error)) from None
+            endless = Failure(str(error))
+    raise endless  # not before: its log is whole, and of use
 
 
 @contextlib.contextmanager

@@ -63,9 +63,12 @@ workload:
 def test_a_simulation_without_end_is_code_1(hopyard: Hopyard, tmp_path: Path) -> None:
     scenario = tmp_path / "endless.yaml"
     scenario.write_text(ENDLESS)
-    ran = hopyard("simulate", "--scenario", str(scenario), "--policy", "fifo")
+    events = tmp_path / "events.ndjson"
+    ran = hopyard("simulate", "--scenario", str(scenario), "--policy", "fifo", "--events", str(events))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.endswith("hopyard: not over 365 days after the last job came\n")
+    facts = [json.loads(line)["fact"] for line in events.read_bytes().splitlines()]
+    assert ("job.submitted" in facts, "job.completed" in facts) == (True, False)
 
 
 def test_a_simulation_says_which_plans_another_policy_made(hopyard: Hopyard) -> None:

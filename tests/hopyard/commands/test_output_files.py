@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,3 +101,23 @@ def test_a_node_file_that_does_not_fit_is_not_half_there(hopyard: Hopyard, tmp_p
     with full_disk():
         assert hopyard("node", "discover", "--gpus", "cpu:2", "--out", str(file)).code == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_an_event_log_that_does_not_fit_leaves_the_one_before(hopyard: Hopyard, tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.write_text("old")
+    with full_disk(free_bytes=1_000):
+        ran = hopyard("simulate", "--scenario", "tiny", "--policy", "fifo", "--events", str(file))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1] == f"hopyard: {file}: file too large"
+    assert (file.read_text(), list(tmp_path.iterdir())) == ("old", [file])
+
+
+def test_an_event_log_goes_into_a_pipe(hopyard: Hopyard, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as beside:
+        read = beside.submit(pipe.read_bytes)
+        assert hopyard("simulate", "--scenario", "tiny", "--policy", "fifo", "--events", str(pipe)).code == 0
+        assert all("fact" in json.loads(line) for line in read.result().splitlines())
+    assert pipe.is_fifo()
