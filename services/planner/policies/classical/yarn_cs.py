@@ -7,6 +7,7 @@ changes of nodes and round boundaries all call for a first plan, which keeps eve
 of a fragment plan does not show what each queue uses.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, ClassVar
@@ -64,16 +65,21 @@ class YarnCs(Ordered):
         A job that does not fit holds up only its own queue, so the order of the others stays the same.
         """
         known = self._look(view)
-        while waiting:
-            project = min(waiting, key=lambda name: (used.get(name, 0) / self._share(name), name))
+        first = [self._need(project, used.get(project, 0)) for project in waiting]
+        heapq.heapify(first)
+        while first:
+            _, project = first[0]
             job = waiting[project].popleft()
             used[project] = used.get(project, 0) + known[job.job_id].queued.gpus
-            if not waiting[project]:
-                del waiting[project]
+            if waiting[project]:
+                heapq.heapreplace(first, self._need(project, used[project]))
+            else:
+                heapq.heappop(first)
             yield job
 
-    def _share(self, project: str) -> float:
-        return self._capacity.get(project, UNNAMED)
+    def _need(self, project: str, used: float) -> tuple[float, str]:
+        """What queues are served by, the least first: the part of its capacity in use, then the name."""
+        return used / self._capacity.get(project, UNNAMED), project
 
 
 def capacities(text: str) -> dict[str, float]:
