@@ -2,9 +2,15 @@
 
 Shares, time received and deficits are written when shares are computed, and read in between; the rest is
 written in every round. Bytes of another version, or of another policy, count as an empty memory.
+
+With very many jobs, figures are rounded to single precision; with still more, all but shares and time
+received is forgotten, then time received too (it counts from a job's submission then), at last everything, so
+that each round computes shares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -13,12 +19,23 @@ from schemas.ids import GpuType, JobId
 from services.planner.policies.gavel.placing import Gpus
 from services.planner.policies.gavel.rounds import deficits
 from services.planner.policies.gavel.shares import Demand, isolated, throughput
+from services.planner.policies.kit.packing import (
+    DIGEST_BYTES,
+    column,
+    digests,
+    named,
+    numbers,
+    opened,
+    packed,
+)
 from shared.domain.arrays import Floats
 
 VERSION = 2
 GRAIN = 9
 """decimals to which seconds since the last reset are rounded: errors of floating-point sums must not break
 the tie of jobs that received equal times"""
+TABLES = 3
+"""figures of an entry that are by type; as many are not"""
 
 ByType = dict[GpuType, float]
 
@@ -55,6 +72,24 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """the GPUs each job was given in the last round; by the authors' rules only"""
 
 
+class PackedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """A memory as it is stored if it is large (see `kit.packing`)."""
+
+    rest: Memory
+    """without `jobs` and `gpus_of`"""
+    kind: Literal["<f8", "<f4"]
+    jobs: bytes
+    """digests of the jobs"""
+    types: tuple[GpuType, ...]
+    by_type: tuple[tuple[bytes, ...], ...]
+    """columns of share, time received and deficit, of each by type; fewer if they are forgotten"""
+    figures: tuple[bytes, ...]
+    """columns of `left`, `isolated_rate` and `isolated_s`; none if they are forgotten"""
+    placed: bytes
+    """digests of the jobs in `gpus_of`"""
+    gpus: tuple[Gpus, ...]
+
+
 class Now(msgspec.Struct, frozen=True, kw_only=True):
     """The jobs of a round, m, and the GPU types of the cluster, n."""
 
@@ -74,13 +109,26 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     round"""
 
 
-def read(memory: bytes) -> Memory:
-    """The memory in the bytes; an empty one if they are not of this version."""
+def read(memory: bytes, known: Collection[JobId] = ()) -> Memory:
+    """The memory in the bytes; an empty one if they are not of this version.
+
+    `known`: the jobs that there are now. Another one may come with a name that stands for it.
+    """
+    large = opened(memory, PackedMemory)
+    if large is not None and large.rest.version == VERSION:
+        return _unpacked(large, known)
     try:
         remembered = msgspec.msgpack.decode(memory, type=Memory)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return Memory()
     return remembered if remembered.version == VERSION else Memory()
+
+
+def stored(remembered: Memory) -> bytes:
+    """The memory in bytes; with very many jobs, without what matters least."""
+    exact = partial(_packed, remembered, "<f8", TABLES)
+    shorter = [partial(_packed, remembered, "<f4", tables) for tables in range(TABLES, 0, -1)]
+    return packed(msgspec.msgpack.encode(remembered), [exact, *shorter])
 
 
 def changed(remembered: Memory, now: Now) -> bool:
@@ -169,3 +217,70 @@ def _named(types: Sequence[GpuType], row: Floats) -> ByType:
 def _table(rows: Sequence[ByType], types: Sequence[GpuType]) -> Floats:
     values = [[row.get(name, 0.0) for name in types] for row in rows]
     return np.array(values, dtype=np.float64).reshape(len(rows), len(types))
+
+
+# ---- a large memory
+
+
+def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> PackedMemory:
+    """`tables`: how many of share, time received and deficit are kept; the other figures only if all are."""
+    entries = list(remembered.jobs.values())
+    by_type = [
+        [each.share for each in entries],
+        [each.received for each in entries],
+        [each.deficit for each in entries],
+    ]
+    figures = [
+        [each.left for each in entries],
+        [each.isolated_rate for each in entries],
+        [each.isolated_s for each in entries],
+    ]
+    names = [name for rows in by_type for row in rows for name in row]
+    types = tuple(dict.fromkeys([*remembered.gpus, *names]))
+    return PackedMemory(
+        rest=msgspec.structs.replace(remembered, jobs={}, gpus_of={}),
+        kind=kind,
+        jobs=digests(remembered.jobs),
+        types=types,
+        by_type=tuple(
+            tuple(column([row.get(name, 0.0) for row in rows], kind) for name in types)
+            for rows in by_type[:tables]
+        ),
+        figures=tuple(column(each, kind) for each in figures) if tables == len(by_type) else (),
+        placed=digests(remembered.gpus_of),
+        gpus=tuple(remembered.gpus_of.values()),
+    )
+
+
+def _unpacked(large: PackedMemory, known: Collection[JobId]) -> Memory:
+    jobs, placed = named(large.jobs, known), named(large.placed, known)
+    try:
+        return msgspec.structs.replace(
+            large.rest,
+            jobs=dict(zip(jobs, _entries_in(large), strict=True)),
+            gpus_of=dict(zip(placed, large.gpus, strict=True)),
+        )
+    except ValueError:  # columns that do not belong together
+        return Memory()
+
+
+def _entries_in(large: PackedMemory) -> Iterator[Entry]:
+    jobs = len(large.jobs) // DIGEST_BYTES
+    tables = [list(_rows(columns, large)) or [{}] * jobs for columns in large.by_type]
+    tables += [[{}] * jobs] * (TABLES - len(tables))
+    figures = [numbers(each, large.kind) for each in large.figures] or [[0.0] * jobs] * TABLES
+    rows = zip(zip(*tables, strict=True), zip(*figures, strict=True), strict=True)
+    for (share, received, deficit), (left, rate, past_s) in rows:
+        yield Entry(
+            share=share,
+            received=received,
+            deficit=deficit,
+            left=left,
+            isolated_rate=rate,
+            isolated_s=past_s,
+        )
+
+
+def _rows(columns: Sequence[bytes], large: PackedMemory) -> Iterator[ByType]:
+    for row in zip(*[numbers(each, large.kind) for each in columns], strict=True):
+        yield {name: value for name, value in zip(large.types, row, strict=True) if value}

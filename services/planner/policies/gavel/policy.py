@@ -131,7 +131,7 @@ class Gavel:
             standings={job_id: Standing(priority=value) for job_id, value in urgency.items()},
             solve_s=budget.spent_s + walk_s(view),
             configurations=len(wanted),
-            memory=msgspec.msgpack.encode(msgspec.structs.replace(remembered, gpus_of=gpus_of)),
+            memory=memory.stored(msgspec.structs.replace(remembered, gpus_of=gpus_of)),
         )
 
     # ---- jobs
@@ -182,7 +182,7 @@ class Gavel:
 
     def _shared(self, view: View, now: Now, budget: Budget) -> tuple[Memory, Decision]:
         """The memory, with new shares if a reset is due; and a decision with the figures of the solve."""
-        remembered = memory.read(view.memory)
+        remembered = memory.read(view.memory, [*[job.job_id for job in view.jobs], *view.apart])
         if not self._is_due(remembered, now):
             stale = memory.changed(remembered, now)
             return msgspec.structs.replace(remembered, stale=stale), Decision(choices=())

@@ -27,7 +27,9 @@ from services.planner.policies.hlas.memory import (
     JOBS_AT_MOST,
     HlasMemory,
     RememberedJob,
+    at_most,
     remembered,
+    stored,
     with_ended,
 )
 from services.planner.policies.hlas.options import HlasLOptions, HlasOptions, HlasPOptions
@@ -94,7 +96,7 @@ class Hlas:
             left=tuple(_left(one) for one in seen.queue if one.job.job_id not in choices),
             solve_s=walk_s(view),
             configurations=len(wanted),
-            memory=msgspec.msgpack.encode(_memory(view, before, seen, choices)),
+            memory=stored(_memory(view, before, seen, choices)),
             again_at=self._again_at(view, seen.queue, choices),
             measures=MEASURES,
             standings={one.job.job_id: Standing(priority=one.queue_place.queue + 1.0) for one in seen.queue},
@@ -108,9 +110,9 @@ class Hlas:
 
     def _looked_at(self, whole: View) -> Reading:
         view, aside = without_rotas(whole)
-        before = remembered(view.memory)
+        there = {job.job_id for job in whole.jobs} | whole.apart.keys()
+        before = remembered(view.memory, there)
         if view.kind is PlanKind.FIRST:
-            there = {job.job_id for job in whole.jobs} | whole.apart.keys()
             before = msgspec.structs.replace(before, ended=with_ended(before, there, view.at))
         now = [
             self._in_present_queue(one, before, view.at) for one in contenders(view, before, self._options)
@@ -206,13 +208,10 @@ def _left(one: Contender) -> Left:
 
 def _memory(view: View, before: HlasMemory, seen: Arrangement, choices: Mapping[JobId, Choice]) -> HlasMemory:
     unseen = _unseen(view, before, seen) if view.kind is PlanKind.FRAGMENT else {}
-    known = unseen | dict(_known(seen.queue, choices))
-    if len(known) > JOBS_AT_MOST:  # those that run first, then in order
-        known = dict(sorted(known.items(), key=lambda each: not each[1].groups)[:JOBS_AT_MOST])
     return HlasMemory(
         at=view.at,
         groups=seen.formed.groups,
-        jobs=known,
+        jobs=at_most(JOBS_AT_MOST, unseen | dict(_known(seen.queue, choices))),
         speeds=seen.speeds,
         ended=before.ended,
     )

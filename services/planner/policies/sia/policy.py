@@ -8,6 +8,7 @@ Beyond the paper: the order of the queue breaks ties; `outcome` says which jobs 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -21,6 +22,7 @@ from services.planner.policies.contract.decision import Choice, Decision, Left, 
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.variants import variant
 from services.planner.policies.contract.view import View, ViewJob
+from services.planner.policies.kit.packing import column, digests, named, numbers, opened, packed
 from services.planner.policies.kit.priority import PriorityRule, ranked, urgencies
 from services.planner.policies.kit.type_order import listed_first
 from services.planner.policies.kit.window import service_window
@@ -76,6 +78,15 @@ class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     largest: dict[JobId, int] = {}
     """the largest GPU count that each job was given, if more than one"""
+
+
+class PackedMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory as it is stored if it is large (see `kit.packing`)."""
+
+    jobs: bytes
+    """digests"""
+    gpus: bytes
+    """a column"""
 
 
 class SiaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,7 +307,7 @@ def _largest(view: View) -> dict[JobId, int]:
 
     It is the largest of: the count remembered, the present one, and the mean count so far.
     """
-    known = _remembered(view.memory)
+    known = _remembered(view)
     return {
         job.job_id: max(
             known.get(job.job_id, 1),
@@ -311,18 +322,26 @@ def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
     """The memory for the jobs in the view, and for those that the view does not show although they run."""
     largest = _largest(view)
     if view.kind == PlanKind.FRAGMENT or view.apart:
-        largest = _remembered(view.memory) | largest
+        largest = _remembered(view) | largest
     for choice in chosen:
         largest[choice.job_id] = max(largest[choice.job_id], choice.gang.gpus)
     kept = {job_id: gpus for job_id, gpus in sorted(largest.items()) if gpus > 1}
-    return msgspec.json.encode(SiaMemory(largest=kept))
+    return packed(msgspec.json.encode(SiaMemory(largest=kept)), [partial(_packed, kept)])
 
 
-def _remembered(memory: bytes) -> dict[JobId, int]:
+def _packed(largest: Mapping[JobId, int]) -> PackedMemory:
+    return PackedMemory(jobs=digests(largest), gpus=column(list(largest.values()), "<i4"))
+
+
+def _remembered(view: View) -> dict[JobId, int]:
     """The GPU counts in the memory; none if another version, or another policy, wrote it."""
+    large = opened(view.memory, PackedMemory)
     try:
-        found = msgspec.json.decode(memory, type=SiaMemory)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        if large is not None:
+            known = [*[job.job_id for job in view.jobs], *view.apart]
+            return dict(zip(named(large.jobs, known), numbers(large.gpus, "<i4"), strict=True))
+        found = msgspec.json.decode(view.memory, type=SiaMemory)
+    except (msgspec.DecodeError, ValueError):
         return {}
     return found.largest if found.version == VERSION else {}
 

@@ -16,7 +16,6 @@ jobs in the view; a caller that has a history gives it to the constructor.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
-import msgspec
 from msgspec import Meta
 
 from schemas.ids import JobId
@@ -28,6 +27,7 @@ from services.planner.policies.kit.ordered import EVENTS, Ordered, WalkResult
 from services.planner.policies.kit.rigid import RigidOptions, rigid
 from services.planner.policies.kit.thresholds import Thresholds, ascending
 from services.planner.policies.tiresias.gittins import AuthorsGittins, Gittins
+from services.planner.policies.tiresias.memory import is_exact, remembered, stored
 from services.planner.policies.tiresias.queues import (
     JobFigures,
     Queues,
@@ -87,8 +87,8 @@ class Tiresias(Ordered):
             return WalkResult(served=served, memory=view.memory, standings=standings)
         queues = settled(queues, served.placed)
         delay_s = next_move_in(queues, seen, served.placed, self._rules)
-        memory = msgspec.msgpack.encode(queues)
-        self._remembered = memory, queues
+        memory = stored(queues)
+        self._remembered = memory, queues if is_exact(memory) else remembered(memory, seen)
         return WalkResult(
             served=served,
             memory=memory,
@@ -103,7 +103,8 @@ class Tiresias(Ordered):
     def _queues(self, view: View, seen: Mapping[JobId, JobFigures]) -> Queues:
         """The queues of now, each in the order in which it is served."""
         memory, known = self._remembered
-        queues = advanced(known if view.memory == memory else remembered(view.memory), seen, self._rules)
+        before = known if view.memory == memory else remembered(view.memory, seen)
+        queues = advanced(before, seen, self._rules)
         return in_order(queues, seen, self._rules, self._rank(view))
 
     def _seen(self, view: View) -> Mapping[JobId, JobFigures]:
@@ -150,16 +151,6 @@ class _Seen(Mapping[JobId, JobFigures]):
 
     def __len__(self) -> int:
         return len(self._jobs)
-
-
-def remembered(memory: bytes) -> Queues:
-    """The queues of the last decision; empty if the memory is not one of Tiresias."""
-    try:
-        queues = msgspec.msgpack.decode(memory, type=Queues)
-    except msgspec.MsgspecError:
-        return ()
-    names = [own.job_id for line in queues for own in line]
-    return queues if len(names) == len(set(names)) else ()
 
 
 def _standings(queues: Queues) -> dict[JobId, Standing]:

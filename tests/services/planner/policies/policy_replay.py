@@ -19,7 +19,8 @@ from schemas.plans import Layer, PlanKind
 from services.planner.policies.contract.decision import Decision, Policy, Trigger, fault
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
-from services.planner.policies.tiresias.policy import Tiresias, remembered
+from services.planner.policies.tiresias.memory import remembered
+from services.planner.policies.tiresias.policy import Tiresias
 from services.planner.solver.effort import Effort
 from services.planner.solver.problem import Problem, Solution
 from tests.services.planner.planner_builders import FAST, view

@@ -1,13 +1,24 @@
 """What HLAS decides of one view, and from plan to plan."""
 
+from random import Random
+
 import msgspec
 import pytest
 
-from schemas.ids import Fingerprint, GpuType, JobId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.plans import PlanKind, Waiting
-from services.planner.policies.contract.decision import MEMORY_BYTES_MAX, Decision, fault
+from services.planner.policies.contract.decision import Decision, fault
 from services.planner.policies.contract.view import View, ViewJob
-from services.planner.policies.hlas.memory import JOBS_AT_MOST, HlasMemory, remembered
+from services.planner.policies.hlas.memory import (
+    JOBS_AT_MOST,
+    GpuGroup,
+    HlasMemory,
+    RememberedJob,
+    remembered,
+    stored,
+)
+from services.planner.policies.hlas.queues import QueuePlace
+from services.planner.policies.kit.packing import PACKED_BYTES_MAX, is_packed
 from services.planner.policies.registry import Registry, UnfitPolicy
 from tests.services.planner.planner_builders import decide, linear, silent, view
 from tests.services.planner.policies.hlas.hlas_builders import (
@@ -271,14 +282,36 @@ def test_memory_is_small() -> None:
 
 def test_memory_is_bounded_for_any_number_of_jobs() -> None:
     """Of those that are forgotten the queue is known by what they have done."""
-    jobs = [toy(f"a-job-of-a-longer-name-{index:05}", Toy(ALIKE, 1, 999), 70.0) for index in range(6000)]
+    jobs = [toy(f"a-job-of-a-longer-name-{index:05}", Toy(ALIKE, 1, 999), 70.0) for index in range(21_000)]
     jobs = [msgspec.structs.replace(one, workload=Fingerprint("one")) for one in jobs]
     decision = asked(jobs)
-    known = remembered(decision.memory)
+    known = remembered(decision.memory, [one.job_id for one in jobs])
     assert {choice.job_id for choice in decision.choices} <= known.jobs.keys()
     assert len(known.jobs) == JOBS_AT_MOST
-    assert len(decision.memory) < MEMORY_BYTES_MAX
+    assert len(decision.memory) <= PACKED_BYTES_MAX
     assert queues(asked(after(decision, jobs), decision)) == queues(decision)
+
+
+def test_of_jobs_too_many_for_its_memory_those_that_run_are_kept() -> None:
+    """With numbers that no compression makes smaller."""
+    draw = Random(1)
+    jobs = {
+        JobId(f"j{number}"): RememberedJob(
+            scale=1,
+            queue_place=QueuePlace(entered_at=draw.random()),
+            groups=(0,) if number >= JOBS_AT_MOST - 9 else (),
+            workload=Fingerprint(""),
+            samples=draw.random(),
+            rate=draw.random(),
+        )
+        for number in range(JOBS_AT_MOST)
+    }
+    memory = stored(HlasMemory(groups=(GpuGroup({NodeId("a"): 1}, ""),), jobs=jobs))
+    known = remembered(memory, jobs).jobs
+    assert len(memory) <= PACKED_BYTES_MAX
+    assert len(known) == JOBS_AT_MOST / 2
+    assert list(known)[:9] == list(jobs)[-9:]
+    assert known[JobId("j0")].samples == pytest.approx(jobs[JobId("j0")].samples)
 
 
 def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
@@ -294,6 +327,23 @@ def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
     assert known.jobs[JobId("x")].samples == pytest.approx(40.0)
     third = asked([*after(first, jobs)[:1], *after(second, jobs)[1:]], second)
     assert gpus(third) == {"x": 4, "y": 4}
+
+
+def test_a_fragment_plan_keeps_what_a_large_memory_has_of_jobs_that_it_does_not_show() -> None:
+    """It knows them by digests only."""
+    names = [f"a-job-of-a-longer-name-{index:05}" for index in range(1500)]
+    jobs = [toy(name, Toy(ALIKE, 4, 999), 70.0) for name in names]
+    first = asked(jobs)
+    idle = [msgspec.structs.replace(node, idle=0) for node in EIGHT]
+    second = of(view([toy("new", Toy(ALIKE, 4, 99))], idle, kind=PlanKind.FRAGMENT, at=110.0), first)
+    assert is_packed(first.memory)
+    assert is_packed(second.memory)
+    before = remembered(first.memory, map(JobId, names))
+    known = remembered(second.memory, map(JobId, names))
+    assert known.jobs.keys() == before.jobs.keys()
+    assert [one.groups for one in known.jobs.values()] == [one.groups for one in before.jobs.values()]
+    for job_id, choice in {one.job_id: one for one in first.choices}.items():
+        assert known.jobs[job_id].samples == pytest.approx(70.0 + 10.0 * choice.throughput)
 
 
 def test_memory_that_names_missing_groups_is_discarded() -> None:
