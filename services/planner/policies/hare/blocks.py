@@ -32,92 +32,24 @@ import heapq
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
+import numpy as np
 
-from shared.domain.sums import plain_sum
+from services.planner.policies.hare.ground import NOBODY, Ground, Place, Prospect, RoomOffers
+from services.planner.policies.hare.parts import (
+    FULL,
+    GAINS,
+    RESIDENTS_MOST,
+    TURNS_MOST,
+    Block,
+    BlockJob,
+    HareRoom,
+    Held,
+    Offer,
+)
+from shared.domain.arrays import Flags, Floats
 
-RESIDENTS_MOST = 16
-"""jobs whose processes one GPU holds at most, by default, as in the setting `residents_max`"""
-TURNS_MOST = 8
-"""rounds of a job in a cycle, at most"""
-GAINS = 1.25
-"""a job moves only if its round takes at least this many times as long where it is as at the new place"""
-FULL = 0.98
-"""share of a GPU's time from which on it takes no further job"""
-
-
-class BlockJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is to get shares of GPUs."""
-
-    tasks: int
-    """D: tasks of a round"""
-    task_s: Sequence[float]
-    """p [M]: seconds of a task, by GPU; inf where it cannot run"""
-    exchange_s: Callable[[Sequence[int]], float]
-    """seconds of the exchange of gradients, if the job has tasks on these GPUs"""
-    worth: float = 1.0
-    """rounds left times weight: what a second of a round is worth"""
-    moving_s: float = 0.0
-    """seconds lost when it restarts, times its weight; 0: it has not run yet"""
-    switching_s: float = 0.0
-    """the same for a start on GPUs where its processes stand by"""
-    stands_by: Callable[[Sequence[int]], bool] = lambda _: False
-    """whether its processes stand by on all of these GPUs"""
-    memory: Sequence[float] = ()
-    """[M]: share of a GPU's memory that it takes; empty: not known"""
-    own_node_gpus: frozenset[int] = frozenset()
-    """GPUs of nodes where it runs or stands by, which it takes before others that are as fast"""
-    kept: Mapping[int, int] = {}
-    """the tasks of a round that it has and must keep, by GPU that has any; empty: it may be moved"""
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs that jobs hold together now: those of a rota, or of one job."""
-
-    gpus: tuple[int, ...]
-    jobs: frozenset[int]
-    """positions in the queue"""
-    fixed: bool = False
-    """its jobs may not be moved"""
-    open: bool = True
-    """other jobs may join"""
-
-
-class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's part in the plan."""
-
-    job: int
-    """position in the queue"""
-    tasks: dict[int, int]
-    """tasks of a round, by GPU that has any"""
-    exchange_s: float
-    round_s: float
-    """T: seconds from one round to the next, beside the jobs before it in the queue"""
-
-
-class HareRoom(msgspec.Struct, kw_only=True):
-    """GPUs that are divided among the same jobs."""
-
-    gpus: tuple[int, ...]
-    held: int | None
-    """the position of the `Held` that it goes on from; None: it is new"""
-    open: bool = True
-    """other jobs may join"""
-    blocks: list[Block] = []
-    unused: list[int] = []
-    """its GPUs on which no job has tasks, once some job has tasks on others"""
-    full: bool = False
-    """none of its GPUs takes another job"""
-
-
-class _Offer(msgspec.Struct, frozen=True):
-    """GPUs on which a job may get tasks: of a room, or for a new one."""
-
-    gpus: Sequence[int]
-    room: HareRoom | None = None
-    """None: a room is made, of `held` or else of the GPUs on which the job gets tasks"""
-    held: int | None = None
-    """the position of the `Held` of which the room is made"""
+NEARLY = 1.0 + 1e-9
+"""more than by what rounding lets a lower bound exceed what it bounds"""
 
 
 def blocks(
@@ -125,210 +57,221 @@ def blocks(
     nodes: Sequence[Sequence[int]],
     held: Sequence[Held] = (),
     residents_max: int = RESIDENTS_MOST,
+    *,
+    kinds: Sequence[int] = (),
+    alike: Sequence[int] = (),
+    hurries: Callable[[], bool] = lambda: False,
 ) -> list[HareRoom]:
     """The rooms in which some job gets tasks; the first job of the queue is served first.
 
     `nodes`: the GPUs of each. `residents_max`: jobs with tasks on one GPU at most, except those that keep it.
+    `kinds`: by GPU, what `BlockJob` has figures for; by default each is of its own. `alike`: by node, equal
+    where an exchange of gradients takes the same time; by default nowhere. `hurries`: asked before each job;
+    if true, the job stays where it is, or else starts on idle GPUs, and no more is looked at.
     """
-    jobs = list(queue)
-    plan = _Plan(jobs, nodes, held, residents_max)
+    jobs, gpus = list(queue), sum(map(len, nodes))
+    ground = Ground(
+        jobs,
+        nodes,
+        held,
+        residents_max=residents_max,
+        kinds=kinds or range(gpus),
+        alike=alike or range(len(nodes)),
+    )
+    plan = _Plan(jobs, held, ground)
     for number, job in enumerate(jobs):
         if job.kept:
             plan.keep(number, job)
         else:
-            plan.seat(number, job)
-    return [room for room in plan.rooms if room.blocks]
+            plan.seat(number, job, hurries=hurries())
+    return [room for room in ground.rooms if room.blocks]
 
 
 class _Plan:
-    def __init__(
-        self,
-        jobs: Sequence[BlockJob],
-        nodes: Sequence[Sequence[int]],
-        held: Sequence[Held],
-        residents_max: int,
-    ) -> None:
-        gpus = sum(map(len, nodes))
-        self._jobs, self._nodes, self._held, self._residents_max = jobs, nodes, held, residents_max
-        self._used, self._residents, self._memory = [0.0] * gpus, [0] * gpus, [0.0] * gpus
-        self._longest_s = [math.inf] * gpus
-        """by GPU: the longest round that a further job may have there"""
-        self._room_of: list[HareRoom | None] = [None] * gpus
-        self._held_of: list[int | None] = [None] * gpus
-        """by GPU: the position of its `Held`, unless a room has been made of that"""
+    def __init__(self, jobs: Sequence[BlockJob], held: Sequence[Held], ground: Ground) -> None:
+        self._jobs, self.ground = jobs, ground
         self._own = {job: number for number, one in enumerate(held) for job in one.jobs}
-        self.rooms: list[HareRoom] = []
         for number, one in enumerate(held):
-            for gpu in one.gpus:
-                self._held_of[gpu] = number
             if one.fixed:
-                self._open(HareRoom(gpus=one.gpus, held=number, open=one.open))
+                ground.open(HareRoom(gpus=one.gpus, held=number, open=one.open))
         for job in jobs:
             for gpu in job.kept:
-                self._add_resident(job, gpu)
+                ground.add_resident(job, gpu)
 
     def keep(self, number: int, job: BlockJob) -> None:
         """Give a job that may not be moved the tasks that it has."""
+        ground = self.ground
         exchange_s = job.exchange_s(sorted(job.kept))
-        left = {gpu: max(1.0 - self._used[gpu], 1.0 - FULL) for gpu in job.kept}
-        busy_s = max(count * job.task_s[gpu] / left[gpu] for gpu, count in job.kept.items())
+        left = {gpu: max(1.0 - ground.used.item(gpu), 1.0 - FULL) for gpu in job.kept}
+        busy_s = max(count * job.task_s[ground.kinds[gpu]] / left[gpu] for gpu, count in job.kept.items())
         own = Block(job=number, tasks=dict(job.kept), exchange_s=exchange_s, round_s=busy_s + exchange_s)
-        room = self._room_of[next(iter(job.kept))]
-        assert room is not None, "of what is fixed there are rooms from the beginning"
+        room = ground.room_of[next(iter(job.kept))]
+        assert room != NOBODY, "of what is fixed there are rooms from the beginning"
         self._assign(job, own, room)
 
-    def seat(self, number: int, job: BlockJob) -> None:
+    def seat(self, number: int, job: BlockJob, *, hurries: bool = False) -> None:
         """Give a job tasks in the room of least cost; none, if there is no room that it can use."""
-        free = self._free(job)
-        each_s = [
-            own / left if left and own <= left * longest_s else math.inf
-            for own, left, longest_s in zip(job.task_s, free, self._longest_s, strict=True)
-        ]
-        rates = [1.0 / own for own in each_s]
-        offers = [
-            (self._cost(number, offer, _least_s(job, offer, rates), ()), place, offer)
-            for place, offer in enumerate(self._offers(each_s))
-        ]
-        found: tuple[float, Block, _Offer] | None = None
-        for least, _, offer in sorted(offers, key=lambda one: one[:2]):
-            if found and least >= found[0]:
-                break
-            if found and self._cost(number, offer, min([each_s[gpu] for gpu in offer.gpus]), ()) >= found[0]:
-                continue  # a round is no shorter than its shortest task
-            own = self._in_time(number, job, offer.gpus, each_s)
-            if own is None:
-                continue
-            cost = self._cost(number, offer, own.round_s, own.tasks) + self._displaced_s(number, offer, own)
-            if found is None or cost < found[0]:
-                found = cost, own, offer
+        ground, held = self.ground, self._own.get(number)
+        outside = ground.at_once(job, held) if hurries else ground.outside(job, held)
+        rooms = ground.in_rooms(job, held, every=not hurries)
+        found = _Search(self, number, job, list(outside), rooms).best()
         if found is not None:
-            _, own, offer = found
-            self._assign(job, own, offer.room or self._new_room(offer, own))
+            own, offer = found
+            self._assign(job, own, self._new_room(offer, own) if offer.room is None else offer.room)
             for gpu in own.tasks:
-                self._add_resident(job, gpu)
+                ground.add_resident(job, gpu)
 
-    def _in_time(
-        self, number: int, job: BlockJob, gpus: Sequence[int], each_s: Sequence[float]
-    ) -> Block | None:
+    def in_time(self, number: int, offer: Offer) -> Block | None:
         """The job's tasks dealt to those of these GPUs where its round is not too long; None: to none."""
+        job, gpus = self._jobs[number], offer.gpus
+        each_s = dict(zip(gpus, offer.each_s, strict=True))
+        longest_s = dict(zip(gpus, self.ground.longest_s[list(gpus)].tolist(), strict=True))
         own = _dealt(number, job, gpus, each_s, self._preferred(job))
-        while own is not None and own.round_s > min(self._longest_s[gpu] for gpu in own.tasks):
-            gpus = [gpu for gpu in gpus if own.round_s <= self._longest_s[gpu]]
+        while own is not None and own.round_s > min([longest_s[gpu] for gpu in own.tasks]):
+            gpus = [gpu for gpu in gpus if own.round_s <= longest_s[gpu]]
             own = _dealt(number, job, gpus, each_s, self._preferred(job))
         return own
 
-    def _free(self, job: BlockJob) -> list[float]:
-        """By GPU: the share of its time that the job could have; 0: the job may not have tasks there."""
-        takes = job.memory or [0.0] * len(self._used)
-        fits = [not there or there + own <= 1.0 for there, own in zip(self._memory, takes, strict=True)]
-        return [
-            1.0 - used if used < FULL and residents < self._residents_max and may else 0.0
-            for used, residents, may in zip(self._used, self._residents, fits, strict=True)
-        ]
-
-    def _cost(self, number: int, offer: _Offer, round_s: float, used: Collection[int]) -> float:
+    def cost(self, number: int, offer: Offer, round_s: float, used: Collection[int]) -> float:
         """The cost for the job itself, if its rounds take `round_s` there.
 
         `used`: the GPUs on which it gets tasks; empty: not known yet.
         """
         job, own = self._jobs[number], self._own.get(number)
-        if own is not None and own == (offer.room.held if offer.room else offer.held):
+        if own is not None and own == offer.held:
             return job.worth * round_s
         gains = GAINS if own is not None else 1.0
-        gpus = offer.room.gpus if offer.room else offer.gpus if offer.held is not None else sorted(used)
-        warm = job.switching_s < job.moving_s and (not gpus or job.stands_by(gpus))
+        known = offer.room is not None or offer.held is not None
+        gpus = offer.gpus if known else sorted(used)
+        if offer.room is not None:
+            gpus = self.ground.rooms[offer.room].gpus
+        warm = job.switching_s < job.moving_s and (not gpus or _stands_by(job, gpus))
         return job.worth * round_s * gains + (job.switching_s if warm else job.moving_s)
 
-    def _displaced_s(self, number: int, offer: _Offer, own: Block) -> float:
+    def costs_of_rooms(self, number: int, offers: RoomOffers, round_s: Floats) -> Floats:
+        """`cost` of each offer of a room, if rounds take so long there."""
+        job, own = self._jobs[number], self._own.get(number)
+        start_s: Floats = np.full(len(round_s), job.moving_s)
+        if job.switching_s < job.moving_s:
+            start_s[self._warm(job, offers)] = job.switching_s
+        if own is None:
+            return job.worth * round_s + start_s
+        return np.where(offers.held == own, job.worth * round_s, job.worth * round_s * GAINS + start_s)
+
+    def _warm(self, job: BlockJob, offers: RoomOffers) -> Flags:
+        """Whether its processes stand by in each of these rooms."""
+        rooms = self.ground.rooms
+        near = (
+            set(offers.room.tolist()) if job.near is None else {self.ground.room_of[gpu] for gpu in job.near}
+        )
+        warm = [one for one in near if one != NOBODY and _stands_by(job, rooms[one].gpus)]
+        return np.isin(offers.room, warm)
+
+    def displaced_s(self, number: int, offer: Offer, own: Block) -> float:
         """The cost for jobs that have to move, since the job takes over their GPUs or all their time."""
         if offer.room is not None or (offer.held is not None and self._load(own) < FULL):
             return 0.0
-        held = {one for gpu in own.tasks if (one := self._held_of[gpu]) is not None}
-        jobs = {job for one in held for job in self._held[one].jobs} - {number}
-        return plain_sum(self._jobs[job].moving_s for job in sorted(jobs))
+        return self.ground.lost_s(own.tasks, number)
 
     def _load(self, own: Block) -> float:
         """The share of time that the job takes of the GPU that it uses most."""
-        task_s = self._jobs[own.job].task_s
-        return max(tasks * task_s[gpu] for gpu, tasks in own.tasks.items()) / own.round_s
-
-    def _offers(self, each_s: Sequence[float]) -> Iterator[_Offer]:
-        """The GPUs on which a job could get tasks.
-
-        First new rooms of GPUs that no job holds, then rooms, then held GPUs that could become a room, last
-        new rooms that include held GPUs.
-        """
-        unclaimed = [
-            [gpu for gpu in node if self._room_of[gpu] is None and each_s[gpu] < math.inf]
-            for node in self._nodes
-        ]
-        nodes = [gpus for gpus in unclaimed if gpus]
-        idle = [[gpu for gpu in gpus if self._held_of[gpu] is None] for gpus in nodes]
-        yield from _new_rooms(idle, each_s)
-        for room in self.rooms:
-            if room.open and not room.full:
-                yield _Offer(room.gpus, room)
-                if 0 < len(room.unused) < len(room.gpus):
-                    yield _Offer(room.unused, room)
-        for number, one in enumerate(self._held):
-            if one.open and self._held_of[one.gpus[0]] == number:
-                yield _Offer(one.gpus, held=number)
-        if nodes != idle:
-            yield from _new_rooms(nodes, each_s)
+        task_s, kinds = self._jobs[own.job].task_s, self.ground.kinds
+        return max(tasks * task_s[kinds[gpu]] for gpu, tasks in own.tasks.items()) / own.round_s
 
     def _preferred(self, job: BlockJob) -> Callable[[int], int]:
         """The rank of a GPU among equally fast ones: the job's own nodes first, GPUs held by others last."""
-        return lambda gpu: 0 if gpu in job.own_node_gpus else 1 if self._held_of[gpu] is None else 2
+        own, held_of = job.own_node_gpus, self.ground.held_of
+        return lambda gpu: 0 if gpu in own else 1 if held_of[gpu] == NOBODY else 2
 
-    def _new_room(self, offer: _Offer, own: Block) -> HareRoom:
+    def _new_room(self, offer: Offer, own: Block) -> int:
         """A new room by the offer: of held GPUs as they are, or of the GPUs that the block uses."""
-        if offer.held is not None:
-            return self._open(HareRoom(gpus=tuple(offer.gpus), held=offer.held))
-        for one in {self._held_of[gpu] for gpu in own.tasks} - {None}:
-            assert one is not None
-            for gpu in self._held[one].gpus:
-                self._held_of[gpu] = None
-        return self._open(HareRoom(gpus=tuple(sorted(own.tasks)), held=None))
+        gpus = sorted(own.tasks) if offer.held is None else offer.gpus
+        return self.ground.open(HareRoom(gpus=tuple(gpus), held=offer.held))
 
-    def _open(self, room: HareRoom) -> HareRoom:
-        for gpu in room.gpus:
-            self._room_of[gpu], self._held_of[gpu] = room, None
-        self.rooms.append(room)
-        return room
-
-    def _add_resident(self, job: BlockJob, gpu: int) -> None:
-        self._residents[gpu] += 1
-        self._memory[gpu] += job.memory[gpu] if job.memory else 0.0
-
-    def _assign(self, job: BlockJob, own: Block, room: HareRoom) -> None:
+    def _assign(self, job: BlockJob, own: Block, number: int) -> None:
+        ground = self.ground
+        room = ground.rooms[number]
         room.blocks = [*room.blocks, own]
-        for gpu, tasks in own.tasks.items():
-            self._used[gpu] += tasks * job.task_s[gpu] / own.round_s
-            self._longest_s[gpu] = min(self._longest_s[gpu], TURNS_MOST * own.round_s)
-        room.unused = [gpu for gpu in room.gpus if not self._used[gpu]]
-        room.full = all(self._used[gpu] >= FULL for gpu in room.gpus)
+        shares = {
+            gpu: tasks * job.task_s[ground.kinds[gpu]] / own.round_s for gpu, tasks in own.tasks.items()
+        }
+        ground.give(number, shares, TURNS_MOST * own.round_s)
 
 
-def _new_rooms(nodes: Sequence[Sequence[int]], each_s: Sequence[float]) -> Iterator[_Offer]:
-    """New rooms: on the GPU with the shortest task, on one node, or anywhere."""
-    anywhere = [gpu for gpus in nodes for gpu in gpus]
-    if anywhere:
-        yield _Offer([min(anywhere, key=lambda gpu: (each_s[gpu], gpu))])
-    for gpus in nodes:
-        if 1 < len(gpus) < len(anywhere):
-            yield _Offer(gpus)
-    if len(anywhere) > 1:
-        yield _Offer(anywhere)
+class _Search:
+    """The search for the offer of least cost: by a lower bound, the least first."""
+
+    def __init__(
+        self, plan: _Plan, number: int, job: BlockJob, outside: Sequence[Prospect], rooms: RoomOffers
+    ) -> None:
+        self._plan, self._number, self._job, self._rooms = plan, number, job, rooms
+        self._looked_at: dict[Place, tuple[float, Block] | None] = {}
+        self._outside = sorted(
+            [(plan.cost(number, one.offer, one.least_s, ()), one.place, one.offer) for one in outside],
+            key=lambda one: one[:2],
+        )
+        self._least = plan.costs_of_rooms(number, rooms, rooms.least_s)
+        self._shortest = plan.costs_of_rooms(number, rooms, rooms.task_s)
+
+    def best(self) -> tuple[Block, Offer] | None:
+        found: tuple[float, Block, Offer] | None = None
+        for least, place, offer in self._in_order():
+            if found and least >= found[0]:
+                break
+            if found and self._plan.cost(self._number, offer, min(offer.each_s), ()) >= found[0]:
+                continue  # a round is no shorter than its shortest task
+            looked = self._look(place, offer)
+            if looked is not None and (found is None or looked[0] < found[0]):
+                found = *looked, offer
+        return found and found[1:]
+
+    def _in_order(self) -> Iterator[tuple[float, Place, Offer]]:
+        """The offers, by their lower bounds. Those of rooms that cost more than some other are left out."""
+        able = np.flatnonzero(self._rooms.least_s < np.inf)
+        limit = np.inf
+        for _, place, offer in self._outside[:1]:
+            limit = self._limit(place, offer)
+        if len(able):
+            first = int(able[self._least[able].argmin()])
+            limit = min(limit, self._limit(self._rooms.place(first), self._offer(first)))
+        able = able[(self._least[able] <= limit * NEARLY) & (self._shortest[able] <= limit)]
+        rooms = [(self._least.item(one), self._rooms.place(one), one) for one in able.tolist()]
+        yield from heapq.merge(
+            self._outside,
+            ((least, place, self._offer(one)) for least, place, one in sorted(rooms)),
+            key=lambda one: one[:2],
+        )
+
+    def _limit(self, place: Place, offer: Offer) -> float:
+        looked = self._look(place, offer)
+        return np.inf if looked is None else looked[0]
+
+    def _offer(self, index: int) -> Offer:
+        rooms = self._rooms
+        return self._plan.ground.offer_in(self._job, int(rooms.room[index]), unused=bool(rooms.unused[index]))
+
+    def _look(self, place: Place, offer: Offer) -> tuple[float, Block] | None:
+        """The cost of an offer, and the job's part in the plan there."""
+        if place not in self._looked_at:
+            plan, number = self._plan, self._number
+            own, found = plan.in_time(number, offer), None
+            if own is not None:
+                itself = plan.cost(number, offer, own.round_s, own.tasks)
+                found = itself + plan.displaced_s(number, offer, own), own
+            self._looked_at[place] = found
+        return self._looked_at[place]
 
 
-def _least_s(job: BlockJob, offer: _Offer, rates: Sequence[float]) -> float:
-    """A lower bound on the seconds of a round: that of tasks which can be divided at will."""
-    rate = plain_sum([rates[gpu] for gpu in offer.gpus])
-    return job.tasks / rate if rate else math.inf
+def _stands_by(job: BlockJob, gpus: Collection[int]) -> bool:
+    return (job.near is None or job.near.issuperset(gpus)) and job.stands_by(sorted(gpus))
 
 
 def _dealt(
-    number: int, job: BlockJob, gpus: Sequence[int], each_s: Sequence[float], preferred: Callable[[int], int]
+    number: int,
+    job: BlockJob,
+    gpus: Sequence[int],
+    each_s: Mapping[int, float],
+    preferred: Callable[[int], int],
 ) -> Block | None:
     """The job's tasks dealt to these GPUs; None: it can use none of them.
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from services.planner.policies.hare.blocks import RESIDENTS_MOST
+from services.planner.policies.hare.parts import RESIDENTS_MOST
 from services.planner.policies.kit.rigid import RigidOptions
 
 

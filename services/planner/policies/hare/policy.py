@@ -5,6 +5,9 @@ to another job in milliseconds, and while a job exchanges gradients, the jobs th
 policy plans shares of GPUs (`blocks`), and turns by these shares (`rotas`). It is a reconstruction; see
 docs/policies/hare.md.
 
+When the time for planning is out, the jobs that come later in order stay where they are if they can, or else
+start on idle GPUs; they join no rota and end none.
+
 It plans whenever a job comes or ends. It knows how long jobs are, and not which jobs are to come. A rota with
 a job that may not be moved keeps its jobs and GPUs; only its turns change, and new jobs may join it.
 """
@@ -16,16 +19,18 @@ from typing import ClassVar
 
 from schemas.ids import JobId, RotaId
 from schemas.placement import Gang, Member, Members, Mode, Relaxed
-from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
+from schemas.plans import Layer, Measures, PlanKind, Stage, Standing, Waiting
 from services.planner.policies.contract.configurations import Configurations, explicit
 from services.planner.policies.contract.decision import Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.view import View
-from services.planner.policies.hare.blocks import Block, HareRoom, blocks, components
+from services.planner.policies.hare.blocks import blocks, components
 from services.planner.policies.hare.options import HareOptions
+from services.planner.policies.hare.parts import Block, HareRoom
 from services.planner.policies.hare.places import HarePlace
 from services.planner.policies.hare.rotas import PlannedRota, RotaJob, rota_of
 from services.planner.policies.hare.scene import HareJob, HareScene, hare_scene
+from services.planner.solver.budget import Budget
 from services.planner.solver.problem import Solve
 from shared.domain import gangs
 from shared.domain.sums import plain_sum
@@ -33,7 +38,21 @@ from shared.domain.sums import plain_sum
 WEIGHT_LEAST = 1e-9
 STEP_S = 1e-7
 """modelled seconds for each job and GPU, as measured on a common server"""
+HURRIED = "the time for planning was out: the jobs that came last in order stay, or start on idle GPUs"
 MEASURES = Measures(priority="GPU-seconds left on the fastest GPU over the weight, least first")
+
+
+class Haste:
+    """Whether the time for planning is over. It is asked before each job."""
+
+    def __init__(self, budget: Budget, *, greedy: bool, step_s: float) -> None:
+        self._budget, self._step_s = budget, step_s
+        self.begun = greedy
+
+    def __call__(self) -> bool:
+        self._budget.charge(self._step_s)
+        self.begun = self.begun or self._budget.left_s <= 0
+        return self.begun
 
 
 class Hare:
@@ -60,21 +79,33 @@ class Hare:
         estimates: Estimated,  # noqa: ARG002
         solve: Solve,  # noqa: ARG002 - there is no integer program
     ) -> Decision:
+        budget = Budget(seconds=view.effort.budget_s, modelled=view.effort.modelled)
         scene = hare_scene(view, self._options.rigid_demand)
-        choices = tuple(_choices(view, scene, self._rotas(scene)))
+        haste = Haste(budget, greedy=view.effort.greedy, step_s=STEP_S * len(scene.owner))
+        choices = tuple(_choices(view, scene, self._rotas(scene, haste)))
         placed = {choice.job_id for choice in choices}
         return Decision(
             choices=choices,
             left=tuple(_left(view, scene, placed)),
+            stage=Stage.GREEDY if view.effort.greedy else Stage.INCUMBENT if haste.begun else Stage.QUEUE,
+            notes=(HURRIED,) if haste.begun and not view.effort.greedy else (),
             measures=MEASURES,
             standings={job.seen.job_id: Standing(priority=job.weighted_s) for job in scene.queue},
             solve_s=STEP_S * max(len(view.jobs) * len(scene.owner), 1) if view.effort.modelled else 0.0,
         )
 
-    def _rotas(self, scene: HareScene) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
+    def _rotas(self, scene: HareScene, haste: Haste) -> Iterator[tuple[PlannedRota, HarePlace | None]]:
         """The rotas of the plan, each with the present place that it keeps; None: it is a new one."""
-        rooms = blocks(map(scene.block, scene.queue), scene.gpus, scene.held, self._options.residents_max)
-        jobs = {block.job: _rota_job(scene, block.job) for room in rooms for block in room.blocks}
+        rooms = blocks(
+            map(scene.block, scene.queue),
+            scene.gpus,
+            scene.held,
+            self._options.residents_max,
+            kinds=scene.kinds,
+            alike=scene.alike,
+            hurries=haste,
+        )
+        jobs = {block.job: _rota_job(scene, block) for room in rooms for block in room.blocks}
         rota = partial(rota_of, jobs=jobs, switch_s=self._options.switch_s)
         for room in rooms:
             place = scene.places[room.held] if room.held is not None else None
@@ -101,9 +132,11 @@ def _parts(room: HareRoom) -> list[list[Block]]:
     return found if len(found) > 1 else []
 
 
-def _rota_job(scene: HareScene, position: int) -> RotaJob:
-    job = scene.queue[position]
-    return RotaJob(task_s=scene.task_s(job), rounds=job.rounds, weight=max(job.seen.priority, WEIGHT_LEAST))
+def _rota_job(scene: HareScene, block: Block) -> RotaJob:
+    job = scene.queue[block.job]
+    return RotaJob(
+        task_s=scene.task_s(job, block.tasks), rounds=job.rounds, weight=max(job.seen.priority, WEIGHT_LEAST)
+    )
 
 
 def _choices(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from services.planner.policies.hare.blocks import TURNS_MOST, Block
+from services.planner.policies.hare.parts import TURNS_MOST, Block
 from shared.domain.rota import Turn, period
 from shared.domain.sums import plain_sum
 
@@ -14,8 +14,8 @@ from shared.domain.sums import plain_sum
 class RotaJob(msgspec.Struct, frozen=True, kw_only=True):
     """What the turns of a job depend on."""
 
-    task_s: Sequence[float]
-    """seconds of a task, by GPU"""
+    task_s: Sequence[float] | Mapping[int, float]
+    """seconds of a task, by GPU that has any"""
     rounds: float
     """rounds that are left"""
     weight: float = 1.0
@@ -80,7 +80,7 @@ def rota_of(
     )
 
 
-def _busy_s(block: Block, gpus: Sequence[int], task_s: Sequence[float]) -> list[float]:
+def _busy_s(block: Block, gpus: Sequence[int], task_s: Sequence[float] | Mapping[int, float]) -> list[float]:
     return [block.tasks[gpu] * task_s[gpu] if gpu in block.tasks else 0.0 for gpu in gpus]
 
 

@@ -1,16 +1,17 @@
 """The input of a plan of Hare: single GPUs, and the jobs in the order of their weighted length. Pure."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 
 import msgspec
 import numpy as np
 
-from schemas.ids import Fingerprint, GpuType, NodeId
+from schemas.ids import Fingerprint, GpuType, JobId, NodeId
 from schemas.placement import Relaxed
 from services.planner.policies.contract.view import View, ViewJob, ViewNode
-from services.planner.policies.hare.blocks import BlockJob, Held
+from services.planner.policies.hare.parts import BlockJob, Held
 from services.planner.policies.hare.places import HarePlace, places_of
 from services.planner.policies.kit.exchange import exchange_s
 from services.planner.policies.kit.rigid import Rigid, rigid
@@ -37,10 +38,15 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     """those that run relaxed gangs and have idle GPUs"""
     owner: Ints
     """[M]: the node of each GPU, by position"""
+    types: tuple[GpuType, ...]
+    """those of the nodes"""
+    type_of: Mapping[NodeId, GpuType]
+    gpus_of: Mapping[NodeId, Sequence[int]]
     queue: tuple[HareJob, ...]
     """by weighted length, the shortest first; jobs whose types have no idle GPU are in it, too"""
     places: tuple[HarePlace, ...]
     """the places that jobs have now"""
+    place_of: Mapping[JobId, HarePlace]
     restart_of: Callable[[Fingerprint, GpuType], float]
     """seconds that a job of a workload loses when it restarts"""
     switch_of: Callable[[Fingerprint, GpuType], float]
@@ -49,7 +55,7 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> list[list[int]]:
         """The numbers of the GPUs, by node."""
-        return [np.flatnonzero(self.owner == number).tolist() for number in range(len(self.nodes))]
+        return [list(own) for own in self.gpus_of.values()]
 
     @property
     def held(self) -> list[Held]:
@@ -65,46 +71,51 @@ class HareScene(msgspec.Struct, frozen=True, kw_only=True):
             for place in self.places
         ]
 
-    def task_s(self, job: HareJob) -> list[float]:
-        """Seconds of a task by GPU [M]; infinite where the job cannot run."""
+    @property
+    def kinds(self) -> list[int]:
+        """By GPU [M]: its type, as a position in `types`."""
+        number = {name: position for position, name in enumerate(self.types)}
+        return [number[self.nodes[node].gpu_type] for node in self.owner.tolist()]
+
+    @property
+    def alike(self) -> list[int]:
+        """By node: equal where an exchange of gradients takes the same time."""
+        links = [(node.link_bandwidth, node.network_bandwidth) for node in self.nodes]
+        number = {link: position for position, link in enumerate(dict.fromkeys(links))}
+        return [number[link] for link in links]
+
+    def task_s(self, job: HareJob, gpus: Iterable[int]) -> dict[int, float]:
+        """Seconds of a task on each of these GPUs."""
         by_type = task_seconds(job.seen)
-        return self._by_gpu({name: by_type.get(name, math.inf) for name in self._types})
+        return {gpu: by_type.get(self.nodes[self.owner[gpu]].gpu_type, math.inf) for gpu in gpus}
 
     def block(self, job: HareJob) -> BlockJob:
         """The job as `blocks` plans it."""
-        seen = job.seen
-        here = next((place for place in self.places if seen.job_id in place.tasks), None)
+        seen, by_type = job.seen, task_seconds(job.seen)
+        here = self.place_of.get(seen.job_id)
+        near = self._gpus_on(seen.warm)
+        own = self._gpus_on(seen.present.gang.nodes) if seen.present is not None else near
         return BlockJob(
             tasks=job.scale,
-            task_s=self.task_s(job),
+            task_s=[by_type.get(name, math.inf) for name in self.types],
             exchange_s=lambda gpus: self._exchange_s(seen, gpus),
             worth=job.rounds * seen.priority,
             moving_s=self._moving_s(seen, self.restart_of),
             switching_s=self._moving_s(seen, self.switch_of),
             stands_by=lambda gpus: self._stands_by(seen, gpus),
-            memory=self._by_gpu({name: seen.memory_share.get(name, 0.0) for name in self._types}),
-            own_node_gpus=self._on_own_nodes(seen),
+            memory=[seen.memory_share.get(name, 0.0) for name in self.types],
+            own_node_gpus=own,
+            near=near | own,
             kept=here.tasks[seen.job_id] if here and here.kept else {},
         )
 
-    @property
-    def _types(self) -> set[GpuType]:
-        return {node.gpu_type for node in self.nodes}
-
-    def _by_gpu(self, values: Mapping[GpuType, float]) -> list[float]:
-        of_nodes = np.array([values[node.gpu_type] for node in self.nodes], dtype=np.float64)
-        found: list[float] = of_nodes[self.owner].tolist()
-        return found
-
     def _moving_s(self, job: ViewJob, seconds_of: Callable[[Fingerprint, GpuType], float]) -> float:
         there = job.present.gang.nodes if job.present is not None else job.warm
-        types = {node.gpu_type for node in self.nodes if node.node_id in there}
+        types = {self.type_of[node_id] for node_id in there if node_id in self.type_of}
         return job.priority * max(map(partial(seconds_of, job.workload), types), default=0.0)
 
-    def _on_own_nodes(self, job: ViewJob) -> frozenset[int]:
-        own = job.present.gang.nodes if job.present is not None else tuple(job.warm)
-        numbers = [number for number, node in enumerate(self.nodes) if node.node_id in own]
-        return frozenset(np.flatnonzero(np.isin(self.owner, numbers)).tolist()) if numbers else frozenset()
+    def _gpus_on(self, nodes: Iterable[NodeId]) -> frozenset[int]:
+        return frozenset(gpu for node_id in nodes for gpu in self.gpus_of.get(node_id, ()))
 
     def _exchange_s(self, job: ViewJob, gpus: Sequence[int]) -> float:
         used = [self.nodes[number] for number in sorted({int(self.owner[gpu]) for gpu in gpus})]
@@ -140,11 +151,18 @@ def hare_scene(view: View, rule: Rigid) -> HareScene:
     nodes = tuple(node for node in able if node.idle > 0)
     types = {node.gpu_type for node in able}
     jobs = [_job(job, task_seconds(job), rule) for job in view.jobs if types & task_seconds(job).keys()]
+    places, ends = places_of(view, nodes), accumulate([node.idle for node in nodes], initial=0)
     return HareScene(
         nodes=nodes,
         owner=np.repeat(np.arange(len(nodes), dtype=np.int32), [node.idle for node in nodes]),
+        types=tuple(dict.fromkeys(node.gpu_type for node in nodes)),
+        type_of={node.node_id: node.gpu_type for node in nodes},
+        gpus_of={
+            node.node_id: range(first, first + node.idle) for node, first in zip(nodes, ends, strict=False)
+        },
         queue=tuple(sorted(jobs, key=lambda job: (job.weighted_s, job.seen.submitted_at, job.seen.job_id))),
-        places=places_of(view, nodes),
+        places=places,
+        place_of={job_id: place for place in places for job_id in place.tasks},
         restart_of=view.restart_of,
         switch_of=view.switch_of,
     )

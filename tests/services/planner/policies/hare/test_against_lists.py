@@ -9,7 +9,8 @@ from random import Random
 
 import numpy as np
 
-from services.planner.policies.hare.blocks import BlockJob, blocks, components
+from services.planner.policies.hare.blocks import blocks, components
+from services.planner.policies.hare.parts import BlockJob
 from services.planner.policies.hare.rotas import RotaJob, rota_of
 from tests.services.planner.policies.hare.list_form import ListJob, by_weighted_length, finish, weighted
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.planner.policies.hare.blocks import (
+from services.planner.policies.hare.blocks import blocks, components
+from services.planner.policies.hare.parts import (
     FULL,
     RESIDENTS_MOST,
     TURNS_MOST,
@@ -18,8 +19,6 @@ from services.planner.policies.hare.blocks import (
     BlockJob,
     HareRoom,
     Held,
-    blocks,
-    components,
 )
 from services.planner.policies.hare.rotas import RotaJob, rota_of
 

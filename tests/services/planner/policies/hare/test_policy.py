@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from schemas.ids import Fingerprint, GpuType, NodeId, PlacementId, RotaId
 from schemas.placement import Gang, Relaxed
-from schemas.plans import Layer, Waiting
+from schemas.plans import Layer, Stage, Waiting
 from services.planner.policies.contract.decision import Decision, Trigger, fault
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode
 from services.planner.policies.registry import Registry
+from services.planner.solver.effort import Effort
 from shared.domain import gangs, in_turns
 from tests.services.planner.planner_builders import chosen, decide, job, node, place_on, view
 from tests.services.planner.planner_views import views
@@ -306,3 +307,36 @@ def test_gpus_are_left_idle_only_where_no_waiting_job_can_use_them(seen: View) -
     left = {one.job_id for one in decision.left}
     for one in seen.jobs:
         assert one.job_id not in left or not idle & set(one.gpu_types)
+
+
+# ---- limited time
+
+
+@pytest.mark.parametrize(("seconds", "served"), [(1.0, 2), (3e-7, 1), (0.0, 1)])
+def test_a_job_whose_turn_comes_when_time_is_out_gets_idle_gpus_or_none(seconds: float, served: int) -> None:
+    """The second could share the GPUs of the first."""
+    jobs = [trains("first", gradient_bytes=100 * MB), trains("second", samples=5000.0)]
+    decision = decide("hare", view(jobs, TWO, effort=Effort(modelled=True, budget_s=seconds)))
+    assert len(decision.choices) == served
+    assert (decision.stage, len(decision.notes)) == (
+        (Stage.QUEUE, 0) if served == 2 else (Stage.INCUMBENT, 1)
+    )
+
+
+@pytest.mark.parametrize("rota", [True, False])
+def test_without_solving_jobs_stay_where_they_are(rota: bool) -> None:  # noqa: FBT001
+    """Also one that is in no rota, as another policy placed it."""
+    jobs = [trains("first", demand=(2,)), trains("second", 5000.0, (2,))]
+    cluster = [*TWO, gpus("s0", 2, "slow")]
+    before = decide("hare", view(jobs, cluster))
+    later = running(jobs, before)
+    if not rota:
+        later = [msgspec.structs.replace(one, present=alone(one)) for one in later]
+    now = decide("hare", view(later, cluster, effort=Effort(modelled=True, greedy=True)))
+    assert (now.stage, chosen(now)) == (Stage.GREEDY, chosen(before))
+
+
+def alone(job: ViewJob) -> Present:
+    assert job.present is not None
+    gang = Gang.of(job.present.gang.configuration)
+    return msgspec.structs.replace(job.present, gang=gang)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from services.planner.policies.hare.blocks import Block
+from services.planner.policies.hare.parts import Block
 from services.planner.policies.hare.rotas import PlannedRota, RotaJob, rota_of
 
 SLOW = Block(job=0, tasks={0: 1}, exchange_s=3.0, round_s=4.0)
