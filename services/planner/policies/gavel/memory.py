@@ -72,7 +72,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """the GPUs each job was given in the last round; by the authors' rules only"""
 
 
-class PackedMemory(msgspec.Struct, frozen=True, kw_only=True):
+class PackedShares(msgspec.Struct, frozen=True, kw_only=True):
     """A memory as it is stored if it is large (see `kit.packing`)."""
 
     rest: Memory
@@ -114,7 +114,7 @@ def read(memory: bytes, known: Collection[JobId] = ()) -> Memory:
 
     `known`: the jobs that there are now. Another one may come with a name that stands for it.
     """
-    large = opened(memory, PackedMemory)
+    large = opened(memory, PackedShares)
     if large is not None and large.rest.version == VERSION:
         return _unpacked(large, known)
     try:
@@ -222,7 +222,7 @@ def _table(rows: Sequence[ByType], types: Sequence[GpuType]) -> Floats:
 # ---- a large memory
 
 
-def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> PackedMemory:
+def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> PackedShares:
     """`tables`: how many of share, time received and deficit are kept; the other figures only if all are."""
     entries = list(remembered.jobs.values())
     by_type = [
@@ -237,7 +237,7 @@ def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> Pac
     ]
     names = [name for rows in by_type for row in rows for name in row]
     types = tuple(dict.fromkeys([*remembered.gpus, *names]))
-    return PackedMemory(
+    return PackedShares(
         rest=msgspec.structs.replace(remembered, jobs={}, gpus_of={}),
         kind=kind,
         jobs=digests(remembered.jobs),
@@ -252,7 +252,7 @@ def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> Pac
     )
 
 
-def _unpacked(large: PackedMemory, known: Collection[JobId]) -> Memory:
+def _unpacked(large: PackedShares, known: Collection[JobId]) -> Memory:
     jobs, placed = named(large.jobs, known), named(large.placed, known)
     try:
         return msgspec.structs.replace(
@@ -264,7 +264,7 @@ def _unpacked(large: PackedMemory, known: Collection[JobId]) -> Memory:
         return Memory()
 
 
-def _entries_in(large: PackedMemory) -> Iterator[Entry]:
+def _entries_in(large: PackedShares) -> Iterator[Entry]:
     jobs = len(large.jobs) // DIGEST_BYTES
     tables = [list(_rows(columns, large)) or [{}] * jobs for columns in large.by_type]
     tables += [[{}] * jobs] * (TABLES - len(tables))
@@ -281,6 +281,6 @@ def _entries_in(large: PackedMemory) -> Iterator[Entry]:
         )
 
 
-def _rows(columns: Sequence[bytes], large: PackedMemory) -> Iterator[ByType]:
+def _rows(columns: Sequence[bytes], large: PackedShares) -> Iterator[ByType]:
     for row in zip(*[numbers(each, large.kind) for each in columns], strict=True):
         yield {name: value for name, value in zip(large.types, row, strict=True) if value}

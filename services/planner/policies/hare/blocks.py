@@ -34,7 +34,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import numpy as np
 
-from services.planner.policies.hare.ground import NOBODY, Ground, Place, Prospect, RoomOffers
+from services.planner.policies.hare.ground import NOBODY, BlockPlace, BlockProspect, Ground, RoomOffers
 from services.planner.policies.hare.parts import (
     FULL,
     GAINS,
@@ -42,9 +42,9 @@ from services.planner.policies.hare.parts import (
     TURNS_MOST,
     Block,
     BlockJob,
+    BlockOffer,
     HareRoom,
     Held,
-    Offer,
 )
 from shared.domain.arrays import Flags, Floats
 
@@ -121,7 +121,7 @@ class _Plan:
             for gpu in own.tasks:
                 ground.add_resident(job, gpu)
 
-    def in_time(self, number: int, offer: Offer) -> Block | None:
+    def in_time(self, number: int, offer: BlockOffer) -> Block | None:
         """The job's tasks dealt to those of these GPUs where its round is not too long; None: to none."""
         job, gpus = self._jobs[number], offer.gpus
         each_s = dict(zip(gpus, offer.each_s, strict=True))
@@ -132,7 +132,7 @@ class _Plan:
             own = _dealt(number, job, gpus, each_s, self._preferred(job))
         return own
 
-    def cost(self, number: int, offer: Offer, round_s: float, used: Collection[int]) -> float:
+    def cost(self, number: int, offer: BlockOffer, round_s: float, used: Collection[int]) -> float:
         """The cost for the job itself, if its rounds take `round_s` there.
 
         `used`: the GPUs on which it gets tasks; empty: not known yet.
@@ -167,7 +167,7 @@ class _Plan:
         warm = [one for one in near if one != NOBODY and _stands_by(job, rooms[one].gpus)]
         return np.isin(offers.room, warm)
 
-    def displaced_s(self, number: int, offer: Offer, own: Block) -> float:
+    def displaced_s(self, number: int, offer: BlockOffer, own: Block) -> float:
         """The cost for jobs that have to move, since the job takes over their GPUs or all their time."""
         if offer.room is not None or (offer.held is not None and self._load(own) < FULL):
             return 0.0
@@ -183,7 +183,7 @@ class _Plan:
         own, held_of = job.own_node_gpus, self.ground.held_of
         return lambda gpu: 0 if gpu in own else 1 if held_of[gpu] == NOBODY else 2
 
-    def _new_room(self, offer: Offer, own: Block) -> int:
+    def _new_room(self, offer: BlockOffer, own: Block) -> int:
         """A new room by the offer: of held GPUs as they are, or of the GPUs that the block uses."""
         gpus = sorted(own.tasks) if offer.held is None else offer.gpus
         return self.ground.open(HareRoom(gpus=tuple(gpus), held=offer.held))
@@ -202,10 +202,10 @@ class _Search:
     """The search for the offer of least cost: by a lower bound, the least first."""
 
     def __init__(
-        self, plan: _Plan, number: int, job: BlockJob, outside: Sequence[Prospect], rooms: RoomOffers
+        self, plan: _Plan, number: int, job: BlockJob, outside: Sequence[BlockProspect], rooms: RoomOffers
     ) -> None:
         self._plan, self._number, self._job, self._rooms = plan, number, job, rooms
-        self._looked_at: dict[Place, tuple[float, Block] | None] = {}
+        self._looked_at: dict[BlockPlace, tuple[float, Block] | None] = {}
         self._outside = sorted(
             [(plan.cost(number, one.offer, one.least_s, ()), one.place, one.offer) for one in outside],
             key=lambda one: one[:2],
@@ -213,8 +213,8 @@ class _Search:
         self._least = plan.costs_of_rooms(number, rooms, rooms.least_s)
         self._shortest = plan.costs_of_rooms(number, rooms, rooms.task_s)
 
-    def best(self) -> tuple[Block, Offer] | None:
-        found: tuple[float, Block, Offer] | None = None
+    def best(self) -> tuple[Block, BlockOffer] | None:
+        found: tuple[float, Block, BlockOffer] | None = None
         for least, place, offer in self._in_order():
             if found and least >= found[0]:
                 break
@@ -225,7 +225,7 @@ class _Search:
                 found = *looked, offer
         return found and found[1:]
 
-    def _in_order(self) -> Iterator[tuple[float, Place, Offer]]:
+    def _in_order(self) -> Iterator[tuple[float, BlockPlace, BlockOffer]]:
         """The offers, by their lower bounds. Those of rooms that cost more than some other are left out."""
         able = np.flatnonzero(self._rooms.least_s < np.inf)
         limit = np.inf
@@ -242,15 +242,15 @@ class _Search:
             key=lambda one: one[:2],
         )
 
-    def _limit(self, place: Place, offer: Offer) -> float:
+    def _limit(self, place: BlockPlace, offer: BlockOffer) -> float:
         looked = self._look(place, offer)
         return np.inf if looked is None else looked[0]
 
-    def _offer(self, index: int) -> Offer:
+    def _offer(self, index: int) -> BlockOffer:
         rooms = self._rooms
         return self._plan.ground.offer_in(self._job, int(rooms.room[index]), unused=bool(rooms.unused[index]))
 
-    def _look(self, place: Place, offer: Offer) -> tuple[float, Block] | None:
+    def _look(self, place: BlockPlace, offer: BlockOffer) -> tuple[float, Block] | None:
         """The cost of an offer, and the job's part in the plan there."""
         if place not in self._looked_at:
             plan, number = self._plan, self._number

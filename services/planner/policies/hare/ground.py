@@ -18,25 +18,25 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from services.planner.policies.hare.parts import FULL, BlockJob, HareRoom, Held, Offer
+from services.planner.policies.hare.parts import FULL, BlockJob, BlockOffer, HareRoom, Held
 from shared.domain.arrays import Flags, Floats
 from shared.domain.sums import plain_sum
 
 Numbers = npt.NDArray[np.int64]
-Place = tuple[int, int]
+BlockPlace = tuple[int, int]
 """the rank of an offer among those that cost the same; the smallest is taken"""
 NEW, JOINED, CONTINUED, TAKEN = range(4)
 """first part of a place: new rooms on idle GPUs, rooms, held GPUs, new rooms that include held GPUs"""
 NOBODY = -1
 
 
-class Prospect(msgspec.Struct, frozen=True):
+class BlockProspect(msgspec.Struct, frozen=True):
     """An offer before it is looked at closely."""
 
-    place: Place
+    place: BlockPlace
     least_s: float
     """a lower bound on the seconds of a round: that of tasks which can be divided at will"""
-    offer: Offer
+    offer: BlockOffer
 
 
 class RoomOffers(msgspec.Struct, frozen=True):
@@ -46,13 +46,13 @@ class RoomOffers(msgspec.Struct, frozen=True):
     unused: Flags
     """whether only those GPUs of the room are offered on which no job has tasks"""
     least_s: Floats
-    """as in `Prospect`"""
+    """as in `BlockProspect`"""
     task_s: Floats
     """the seconds of the shortest task"""
     held: Numbers
     """what each room goes on from; `NOBODY`: nothing"""
 
-    def place(self, index: int) -> Place:
+    def place(self, index: int) -> BlockPlace:
         return JOINED, 2 * int(self.room[index]) + bool(self.unused[index])
 
 
@@ -140,7 +140,7 @@ class Ground:
             (self.kinds[gpu], place[on], self._alike[on]) for gpu, on in zip(gpus, nodes, strict=True)
         )
 
-    def outside(self, job: BlockJob, own: int | None) -> Iterator[Prospect]:
+    def outside(self, job: BlockJob, own: int | None) -> Iterator[BlockProspect]:
         """Offers of GPUs in no room. `own`: what the job holds."""
         task_s = np.array(job.task_s)
         near = self._near(job, own)
@@ -157,7 +157,7 @@ class Ground:
             for node in self._free.unclaimed(near, job.tasks):
                 yield from self._new(job, self._free.unclaimed_on[node], (TAKEN, 1 + node), usable)
 
-    def at_once(self, job: BlockJob, own: int | None) -> Iterator[Prospect]:
+    def at_once(self, job: BlockJob, own: int | None) -> Iterator[BlockProspect]:
         """What the job holds, or else idle GPUs: offers that are found in no time."""
         if own is not None and self.held_of[self._held[own].gpus[0]] == own:
             goes_on = own if self._held[own].open else None
@@ -181,19 +181,21 @@ class Ground:
         return {self.held_of[gpu] for node in near.tolist() for gpu in self._nodes[node]} - {NOBODY}
 
     def _prospect(
-        self, job: BlockJob, gpus: Sequence[int], place: Place, held: int | None = None
-    ) -> Prospect:
+        self, job: BlockJob, gpus: Sequence[int], place: BlockPlace, held: int | None = None
+    ) -> BlockProspect:
         each_s = [job.task_s[self.kinds[gpu]] for gpu in gpus]
         rate = plain_sum([1.0 / one for one in each_s])
-        return Prospect(place, job.tasks / rate if rate else np.inf, Offer(gpus, each_s, held=held))
+        return BlockProspect(place, job.tasks / rate if rate else np.inf, BlockOffer(gpus, each_s, held=held))
 
-    def _new(self, job: BlockJob, unclaimed: Sequence[int], place: Place, most: int) -> Iterator[Prospect]:
+    def _new(
+        self, job: BlockJob, unclaimed: Sequence[int], place: BlockPlace, most: int
+    ) -> Iterator[BlockProspect]:
         """A new room on one node, which has several of these GPUs and not all (`most`)."""
         gpus = [gpu for gpu in unclaimed if job.task_s[self.kinds[gpu]] < np.inf]
         if 1 < len(gpus) < most:
             yield self._prospect(job, gpus, place)
 
-    def _anywhere(self, job: BlockJob, task_s: Floats, gpus: Numbers, stage: int) -> Iterator[Prospect]:
+    def _anywhere(self, job: BlockJob, task_s: Floats, gpus: Numbers, stage: int) -> Iterator[BlockProspect]:
         """New rooms on the GPU with the shortest task, or on any of these GPUs."""
         each_s = task_s[self._kind[gpus]]
         usable = each_s < np.inf
@@ -205,8 +207,8 @@ class Ground:
         if len(gpus) > 1:
             least_s = job.tasks / float(np.add.accumulate(1.0 / each_s)[-1])  # one after the other
             first = self._first(job, gpus, each_s)
-            offer = Offer(first, [job.task_s[self.kinds[gpu]] for gpu in first])
-            yield Prospect((stage, 1 + len(self._nodes)), least_s, offer)
+            offer = BlockOffer(first, [job.task_s[self.kinds[gpu]] for gpu in first])
+            yield BlockProspect((stage, 1 + len(self._nodes)), least_s, offer)
 
     def _first(self, job: BlockJob, gpus: Numbers, each_s: Floats) -> list[int]:
         """The GPUs of these that tasks would be dealt to: no more than there are tasks."""
@@ -242,11 +244,11 @@ class Ground:
         rest = self._bounds(job, local, np.where(unused, each_s, np.inf), len(live))
         return _joined(live, some, whole, rest, rooms.held[live])
 
-    def offer_in(self, job: BlockJob, room: int, *, unused: bool) -> Offer:
+    def offer_in(self, job: BlockJob, room: int, *, unused: bool) -> BlockOffer:
         gpus = self._rooms.gpu[self._rooms.seats(np.array([room]))]
         if unused:
             gpus = gpus[self.used[gpus] == 0.0]
-        return Offer(
+        return BlockOffer(
             self._as_list(gpus), self._each_s(job, gpus).tolist(), room=room, held=self.rooms[room].held
         )
 

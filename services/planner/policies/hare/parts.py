@@ -76,7 +76,7 @@ class HareRoom(msgspec.Struct, kw_only=True):
     blocks: list[Block] = []
 
 
-class Offer(msgspec.Struct, frozen=True):
+class BlockOffer(msgspec.Struct, frozen=True):
     """GPUs on which a job may get tasks: of a room, or for a new one."""
 
     gpus: Sequence[int]

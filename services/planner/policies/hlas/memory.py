@@ -57,7 +57,7 @@ class HlasMemory(msgspec.Struct, frozen=True, kw_only=True):
     """samples of ended jobs, by workload, the newest last"""
 
 
-class PackedMemory(msgspec.Struct, frozen=True, kw_only=True):
+class PackedLevels(msgspec.Struct, frozen=True, kw_only=True):
     """A memory as it is stored if it is large (see `kit.packing`). All columns are by job."""
 
     rest: HlasMemory
@@ -81,7 +81,7 @@ def remembered(memory: bytes, known_jobs: Iterable[JobId] = ()) -> HlasMemory:
 
     `known_jobs`: the jobs that there are now. Another one may come with a name that stands for it.
     """
-    large = opened(memory, PackedMemory)
+    large = opened(memory, PackedLevels)
     try:
         found = (
             msgspec.msgpack.decode(memory, type=HlasMemory) if large is None else _unpacked(large, known_jobs)
@@ -146,13 +146,13 @@ def newest(found: dict[K, V]) -> dict[K, V]:
 # ---- a large memory
 
 
-def _packed(memory: HlasMemory, kind: Literal["<f8", "<f4"], most: int) -> PackedMemory:
+def _packed(memory: HlasMemory, kind: Literal["<f8", "<f4"], most: int) -> PackedLevels:
     """`most`: how many jobs are kept."""
     jobs = at_most(most, memory.jobs)
     entries = list(jobs.values())
     places = [one.queue_place for one in entries]
     workloads = {name: number for number, name in enumerate(dict.fromkeys(one.workload for one in entries))}
-    return PackedMemory(
+    return PackedLevels(
         rest=msgspec.structs.replace(memory, jobs={}),
         kind=kind,
         jobs=digests(jobs),
@@ -176,12 +176,12 @@ def _packed(memory: HlasMemory, kind: Literal["<f8", "<f4"], most: int) -> Packe
     )
 
 
-def _unpacked(large: PackedMemory, known_jobs: Iterable[JobId]) -> HlasMemory:
+def _unpacked(large: PackedLevels, known_jobs: Iterable[JobId]) -> HlasMemory:
     jobs = zip(named(large.jobs, known_jobs), _entries_in(large), strict=True)
     return msgspec.structs.replace(large.rest, jobs=dict(jobs))
 
 
-def _entries_in(large: PackedMemory) -> Iterator[RememberedJob]:
+def _entries_in(large: PackedLevels) -> Iterator[RememberedJob]:
     figures = [numbers(each, large.kind) for each in large.figures]
     counts = [numbers(each, "<i4") for each in large.counts]
     rounds = [numbers(each, "<i8") for each in large.rounds]

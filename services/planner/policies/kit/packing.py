@@ -27,7 +27,7 @@ UNKNOWN = "*"
 """what the name of a job begins with that is known by its digest only; no id begins with it"""
 DIGEST_BYTES = 8
 
-Kind = Literal["<f8", "<f4", "<i4", "<i8", "<u8"]
+NumberType = Literal["<f8", "<f4", "<i4", "<i8", "<u8"]
 """a type of numbers, as numpy calls it"""
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def is_packed(memory: bytes) -> bool:
     return memory.startswith(b"BZh")
 
 
-def column(numbers: Sequence[float], kind: Kind) -> bytes:
+def column(numbers: Sequence[float], kind: NumberType) -> bytes:
     """The numbers, each rounded to the kind; first the first bytes of all, then the second, and so on."""
     table: npt.NDArray[Any] = np.array(numbers, dtype="<f8" if kind == "<f4" else kind)
     if kind == "<f4":
@@ -69,7 +69,7 @@ def column(numbers: Sequence[float], kind: Kind) -> bytes:
     return table.view(np.uint8).reshape(len(table), table.itemsize).T.tobytes()
 
 
-def numbers(column: bytes, kind: Kind) -> list[Any]:
+def numbers(column: bytes, kind: NumberType) -> list[Any]:
     """The numbers of a column. Raises ValueError if it is none of this kind."""
     if not column:
         return []

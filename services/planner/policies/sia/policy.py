@@ -80,7 +80,7 @@ class SiaMemory(msgspec.Struct, frozen=True, kw_only=True):
     """the largest GPU count that each job was given, if more than one"""
 
 
-class PackedMemory(msgspec.Struct, frozen=True, kw_only=True):
+class PackedGpus(msgspec.Struct, frozen=True, kw_only=True):
     """The memory as it is stored if it is large (see `kit.packing`)."""
 
     jobs: bytes
@@ -329,13 +329,13 @@ def _memory(view: View, chosen: Sequence[Choice]) -> bytes:
     return packed(msgspec.json.encode(SiaMemory(largest=kept)), [partial(_packed, kept)])
 
 
-def _packed(largest: Mapping[JobId, int]) -> PackedMemory:
-    return PackedMemory(jobs=digests(largest), gpus=column(list(largest.values()), "<i4"))
+def _packed(largest: Mapping[JobId, int]) -> PackedGpus:
+    return PackedGpus(jobs=digests(largest), gpus=column(list(largest.values()), "<i4"))
 
 
 def _remembered(view: View) -> dict[JobId, int]:
     """The GPU counts in the memory; none if another version, or another policy, wrote it."""
-    large = opened(view.memory, PackedMemory)
+    large = opened(view.memory, PackedGpus)
     try:
         if large is not None:
             known = [*[job.job_id for job in view.jobs], *view.apart]

@@ -13,7 +13,7 @@ from schemas.ids import JobId
 from services.planner.policies.kit.packing import (
     PACKED_BYTES_MAX,
     PLAIN_BYTES_MAX,
-    Kind,
+    NumberType,
     column,
     digests,
     named,
@@ -40,7 +40,7 @@ def test_a_column_gives_its_numbers_back(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "most"), [("<i4", 2**31 - 1), ("<i8", 2**63 - 1), ("<u8", 2**64 - 1)])
-def test_a_column_of_whole_numbers_too(kind: Kind, most: int) -> None:
+def test_a_column_of_whole_numbers_too(kind: NumberType, most: int) -> None:
     assert numbers(column([0, 1, most], kind), kind) == [0, 1, most]
 
 
