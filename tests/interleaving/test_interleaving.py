@@ -12,7 +12,7 @@ from shared.domain.core import Effects, Publish
 from tests.interleaving.cluster import Cluster, Reading
 from tests.interleaving.hosts import GPUS
 
-SEEDS = 40
+SEEDS = 24
 STEPS = 3_000
 MODES = (Lockstep, Forked, Relaxed)
 

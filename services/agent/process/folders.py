@@ -162,7 +162,7 @@ class Folders(msgspec.Struct, frozen=True):
 
     def full(self, order: StartOrdered) -> str:
         """The first of the agent's and the checkpoint folder whose disk is full; empty: none."""
-        return next((str(each) for each in (self.run, self.checkpoints(order)) if _full(each)), "")
+        return next((str(each) for each in (self.run, self.checkpoints(order)) if is_full(each)), "")
 
 
 def make_worker(folder: Path, ranks: Iterable[int], account: Account | None) -> None:
@@ -191,7 +191,8 @@ def _installed_plugin() -> Path | None:
     return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
-def _full(folder: Path) -> bool:
+def is_full(folder: Path) -> bool:
+    """Whether its disk has no space left, or nearly none."""
     try:
         found = os.statvfs(folder)
     except OSError:

@@ -2,12 +2,14 @@
 
 import contextlib
 import ctypes
+import math
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.agent.process.folders import RankFiles
+from services.agent.process.folders import RankFiles, is_full
 
 READ_MAX_BYTES = 262_144
 """bytes that one call reads at most; the next call reads on"""
@@ -35,6 +37,8 @@ class Tail:
         self._freed = 0
         self._before = b""
         """what was read last, before the position"""
+        self.freed_when_full = -math.inf
+        """when space was last freed on a full disk, by the clock `time.monotonic`"""
         self.behind = False
         """whether there is more to read at once"""
 
@@ -97,6 +101,8 @@ class Tail:
             with contextlib.suppress(OSError):  # on a full disk a line may come twice after a restart
                 self._files.position.write_text(str(self._position))
         if self._position - self._freed > FREE_EVERY_BYTES:
+            if is_full(self._files.log.parent):
+                self.freed_when_full = time.monotonic()
             _free(self._files.log, self._position - LAST_BYTES)
             self._freed = self._position
 

@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -30,6 +31,8 @@ from services.agent.process.turns.executor import Executor, Participant
 from services.agent.tasks import Failed, Interrupted, LastReport
 from shared.domain import gangs
 
+A_MOMENT_S = 5.0
+"""for so long a disk that got space back counts as full: a rank that could not write ends a little later"""
 LAST_MESSAGE_LIMIT_S = 1.0
 """how long a rank's messages may take to arrive after its process has ended"""
 BLOCKS_A_READ = 8
@@ -236,7 +239,14 @@ class LiveWorker:
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
         full = await in_own_thread(partial(self._host.folders.full, self.order))
-        return ProcessEnd(code=code, signal=number, memory=memory, disk_full=full, lines=lines)
+        return ProcessEnd(
+            code=code, signal=number, memory=memory, disk_full=full or self._was_full(), lines=lines
+        )
+
+    def _was_full(self) -> str:
+        """The agent's folder, if its disk was full before the space of what was printed was given back."""
+        last = max(tail.freed_when_full for tail in self._tails.values())
+        return str(self._host.folders.run) if time.monotonic() - last < A_MOMENT_S else ""
 
     async def _read_last_messages(self, rank: int) -> None:
         """Take the last messages of a rank that has ended: from its connection, and from its file.

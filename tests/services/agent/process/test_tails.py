@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from services.agent.process import tails
 from services.agent.process.folders import RankFiles
 from services.agent.process.tails import (
     BACKLOG_MAX_BYTES,
@@ -36,6 +37,22 @@ def test_a_line_is_read_once_it_has_ended(files: RankFiles) -> None:
     assert tail.lines() == []
     printed(files, b"o\r\nbar 1%\rbar 2%\rthree \xff\n\n")
     assert tail.lines() == ["two", "bar 1%", "bar 2%", "three �"]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_disk_that_was_full_before_space_was_given_back_is_remembered(
+    files: RankFiles, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    """The rank that could not write ends a moment later, when there is space again."""
+    monkeypatch.setattr(tails, "is_full", lambda _: full)
+    tail, began = Tail(files), time.monotonic()
+    printed(files, b"x" * 1_000 + b"\n")
+    tail.lines()
+    assert tail.freed_when_full < began
+    for _ in range(8):
+        printed(files, (b"x" * 1_000 + b"\n") * 200)
+        tail.lines()
+    assert (tail.freed_when_full >= began) is full
 
 
 def test_an_unfinished_line_is_read_at_the_end(files: RankFiles) -> None:

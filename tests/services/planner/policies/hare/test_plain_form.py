@@ -98,7 +98,7 @@ def plan(rooms: Sequence[HareRoom]) -> list[tuple[object, ...]]:
 
 
 @given(problems())
-@limits(max_examples=400, deadline=None)
+@limits(max_examples=120, deadline=None)
 def test_plans_are_those_of_the_plain_form(problem: Problem) -> None:
     site = problem.site
     plain = plain_blocks([by_gpu(job, site.kinds) for job in problem.jobs], site.nodes, problem.held)
