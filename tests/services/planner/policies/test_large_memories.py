@@ -13,7 +13,6 @@ from services.planner.policies.gavel.placing import Gpus
 from services.planner.policies.hlas import memory as hlas
 from services.planner.policies.hlas.queues import QueuePlace
 from services.planner.policies.kit.packing import PACKED_BYTES_MAX, PLAIN_BYTES_MAX
-from services.planner.policies.registry import Registry
 from services.planner.policies.tiresias import memory as tiresias
 from services.planner.policies.tiresias.queues import QueueEntry
 from tests.services.planner.planner_builders import FAST, SLOW, decide, job, node, present, view
@@ -50,16 +49,14 @@ def one_of_many(number: int, draw: Random) -> ViewJob:
     )
 
 
-@pytest.mark.parametrize("policy", ["gavel-throughput", "tiresias", "hlas", "hlas-p", "sia"])
+@pytest.mark.parametrize("policy", ["gavel-throughput", "tiresias", "hlas", "sia"])
 def test_a_policy_plans_with_as_many_jobs_as_may_be_open(policy: str) -> None:
-    """Also again, with its memory, and alike in a process that has just started."""
-    lasting, seen = Registry(), crowd(Random(1))
-    first = decide(policy, seen, registry=lasting)
+    """Also again, with its memory, in a process that has just started."""
+    seen = crowd(Random(1))
+    first = decide(policy, seen)
     assert 0 < len(first.memory) <= PACKED_BYTES_MAX
     later = msgspec.structs.replace(seen, at=seen.at + 360.0, memory=first.memory)
-    second = decide(policy, later, registry=lasting)
-    assert 0 < len(second.memory) <= PACKED_BYTES_MAX
-    assert second == decide(policy, later, registry=Registry())
+    assert 0 < len(decide(policy, later).memory) <= PACKED_BYTES_MAX
 
 
 def figures(draw: Random) -> dict[GpuType, float]:
