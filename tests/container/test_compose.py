@@ -84,8 +84,12 @@ async def running(client: Client) -> set[JobId]:
 
 
 async def ended_well(client: Client, jobs: list[JobId]) -> list[Event]:
-    """The log of everything so far, once all has ended: no rule is broken, and these jobs are complete."""
-    await until(client, drained)
+    """The log of everything so far, once all has ended: no rule is broken, and these jobs are complete.
+
+    The log has a job before the monitor, whose status it is, has read of it.
+    """
+    submitted = sum(isinstance(event, JobSubmitted) for event in await log_of(client))
+    await until(client, lambda status: drained(status) and sum(status.jobs.values()) >= submitted)
     events = await log_of(client)
     assert audit(events, drained=True) == []
     completed = [event.job_id for event in events if isinstance(event, JobCompleted)]

@@ -15,6 +15,8 @@ from shared.domain.audit import audit
 from tests.simulation.storms import JOBS, SMALL, arriving, stormy
 
 SEEDS = 50
+AT_ONCE = 15
+"""seeds that are run on the loop, which takes several times as long, with the quick tests"""
 assert isinstance(SMALL.workload, ListedWorkload)
 WIDER = msgspec.structs.replace(
     SMALL, workload=ListedWorkload(jobs=[*SMALL.workload.jobs, arriving(20.0, "wide", 6, 900.0)])
@@ -28,8 +30,14 @@ def assert_ended_well(ran: Simulated) -> None:
     assert ran.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    ("seed", "engine"),
+    [
+        pytest.param(seed, engine, marks=[pytest.mark.slow] if engine == "loop" and seed >= AT_ONCE else [])
+        for engine in ENGINES
+        for seed in range(SEEDS)
+    ],
+)
 def test_a_storm_costs_only_time(seed: int, engine: Engine) -> None:
     assert_ended_well(stormy(seed, engine=engine))
 
