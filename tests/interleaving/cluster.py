@@ -108,7 +108,7 @@ class Cluster:
         self._read_to: dict[str, int] = dict.fromkeys((*READERS, *self.hosts), 0)
         for host in self.hosts.values():
             host.begin([], self.now, adopt=False)
-        self._work_of_profiler(self.cores.profiler.resume(self.now))
+        self._perform(self.cores.profiler.resume(self.now))
         self.jobs: list[JobId] = []
         self._submit()
 
@@ -156,7 +156,7 @@ class Cluster:
         self._read_to[who], fact = seq, self.log[seq - 1]
         match who:
             case "profiler":
-                self._work_of_profiler(self.cores.profiler.handle(fact, self.now))
+                self._perform(self.cores.profiler.handle(fact, self.now))
             case "estimator":
                 self.cores.estimator.handle(fact, self.now)
                 self._estimate(fact)
@@ -178,17 +178,18 @@ class Cluster:
             moved = True
         return moved
 
-    def _work_of_profiler(self, effects: Effects) -> None:
+    def _perform(self, effects: Effects) -> None:
+        """Publish the facts. A fit that the profiler asks for fails, so it goes by the means."""
         self._publish_all(effects)
         for effect in effects:
-            if isinstance(effect, Work):  # without a fit, it goes by the means
+            if isinstance(effect, Work):
                 answer = WorkFailed(effect.task, "no fit")
-                self._work_of_profiler(self.cores.profiler.handle(answer, self.now))
+                self._perform(self.cores.profiler.handle(answer, self.now))
 
     def _wake_profiler(self) -> None:
         due = self.cores.profiler.next_wakeup()
         if due is not None and due <= self.now:
-            self._work_of_profiler(self.cores.profiler.wake(self.now))
+            self._perform(self.cores.profiler.wake(self.now))
 
     def _estimate(self, fact: Event) -> None:
         """What the estimator's store would say of a job's speeds."""
@@ -204,24 +205,12 @@ class Cluster:
         adopt = self._adopt and self._random.random() < 0.6
         host.begin(self.log[: self._read_to[host.node_id]], self.now, adopt=adopt, gpus=gpus)
 
-    def _restart_placer(self) -> None:
-        """It begins again with its snapshot."""
-        again = Reading.begin().placer
-        again.state = _stored(self.cores.placer.state)
-        self.cores = self.cores._replace(placer=again)
-        self._publish_all(again.resume(self.now))
-
-    def _restart_monitor(self) -> None:
-        again = Reading.begin().monitor
-        again.state = _stored(self.cores.monitor.state)
-        self.cores = self.cores._replace(monitor=again)
-        self._publish_all(again.resume(self.now))
-
-    def _restart_profiler(self) -> None:
-        again = Reading.begin().profiler
-        again.state = _stored(self.cores.profiler.state)
-        self.cores = self.cores._replace(profiler=again)
-        self._work_of_profiler(again.resume(self.now))
+    def _restart(self, name: str) -> None:
+        """The placer, the monitor or the profiler begins again with its snapshot."""
+        again = getattr(Reading.begin(), name)
+        again.state = _stored(getattr(self.cores, name).state)
+        self.cores = self.cores._replace(**{name: again})
+        self._perform(again.resume(self.now))
 
     # ---- plans
 
@@ -353,9 +342,9 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     Cluster._drain: 0.7,
     Cluster._restore: 10,
     Cluster._break_gpus: 3.5,
-    lambda cluster, _: cluster._restart_placer(): 1.5,
-    lambda cluster, _: cluster._restart_profiler(): 1.5,
-    lambda cluster, _: cluster._restart_monitor(): 1.5,
+    lambda cluster, _: cluster._restart("placer"): 1.5,
+    lambda cluster, _: cluster._restart("profiler"): 1.5,
+    lambda cluster, _: cluster._restart("monitor"): 1.5,
     lambda cluster, _: cluster._wake_profiler(): 100,
 }
 """what may happen next, and how likely it is"""

@@ -18,8 +18,8 @@ from shared.domain import gangs, in_turns
 
 PLAN_BYTES_MAX = 1_000_000
 """bytes of an encoded plan; what a message may have beyond that is for its headers"""
-MEASURED_FROM = 1_000
-"""members of gangs and jobs left out from which on a plan may be larger; or kilobytes of memory"""
+SMALL = 1_000
+"""a plan with fewer members of gangs, jobs left out and kilobytes of memory is never too large"""
 NAMED_AT_MOST = 3
 """how many jobs `LeftOut.held_by` names"""
 REFUSED = "the placer refused it several times in a row; it is tried again later"
@@ -120,17 +120,17 @@ def published(
 def _fitting(plan: PlanPublished) -> PlanPublished:
     """The plan, without its explanations where it would be too large for a message with them."""
     size = sum([len(one.gang.members) for one in plan.placements], start=len(plan.left_out))
-    if size + len(plan.memory) / 1_000 < MEASURED_FROM:
+    if size + len(plan.memory) / 1_000 < SMALL:
         return plan
-    for what, less in LESS.items():
+    for what, without in OMISSIONS.items():
         if len(encode(plan)) <= PLAN_BYTES_MAX:
             break
         note = f"too large for a message, so it is without {what}"
-        plan = msgspec.structs.replace(less(plan), notes=(*plan.notes, note))
+        plan = msgspec.structs.replace(without(plan), notes=(*plan.notes, note))
     return plan
 
 
-LESS: Mapping[str, Callable[[PlanPublished], PlanPublished]] = {
+OMISSIONS: Mapping[str, Callable[[PlanPublished], PlanPublished]] = {
     "standings": lambda plan: msgspec.structs.replace(plan, standings={}),
     "reasons": lambda plan: msgspec.structs.replace(
         plan,
