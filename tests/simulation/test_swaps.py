@@ -56,7 +56,7 @@ def test_policies_take_over_from_one_another(name: str) -> None:
     assert modes >= {Lockstep, Proportional, Forked}
 
 
-@pytest.mark.parametrize("name", ["tiny", "larger"])
+@pytest.mark.parametrize("name", ["tiny", pytest.param("larger", marks=pytest.mark.slow)])
 def test_both_engines_change_policies_alike(name: str) -> None:
     one, other = (ran(name, engine).result for engine in ENGINES)
     assert one.event_log_hash == other.event_log_hash
