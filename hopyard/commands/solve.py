@@ -14,7 +14,7 @@ from hopyard.failures import Invalid
 from hopyard.show.stages import STAGES
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
-from hopyard.show.units import duration
+from hopyard.show.units import duration, precise
 from schemas.problems import SolveResult
 
 
@@ -77,8 +77,8 @@ def solve(
 def _facts(result: SolveResult) -> dict[str, str]:
     placed = sum(index is not None for index in result.choice)
     return {
-        "objective": f"{result.objective:.6g}",
-        "bound": f"{result.bound:.6g}",
+        "objective": precise(result.objective),
+        "bound": precise(result.bound),
         "gap": f"{result.gap:.3%}",
         "time": duration(result.seconds),
         "back end": result.backend,

@@ -9,7 +9,7 @@ import typer
 
 from hopyard.api.ask import ask
 from hopyard.commands.options import AsJson
-from hopyard.failures import Invalid
+from hopyard.failures import Failure, Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
 from schemas.archive import VERSION, Entry, Header, ObservationLine, encoded, entry_of, header_of
@@ -51,7 +51,7 @@ def export(
                 out.writelines(line + b"\n" for line in page.lines)
                 lines += len(page.lines)
     except OSError as error:
-        raise Invalid(f"{file}: {error.strerror}") from None
+        raise Failure(f"{file}: {error.strerror or error}") from None
     done = Exported(file=str(file), lines=lines)
     show(done, facts_table({"file": done.file, "lines": str(lines)}), as_json=as_json)
 

@@ -7,6 +7,7 @@ from shared.domain.controls import CONTROLS
 from shared.domain.quantities import UNITS_S
 
 MINUTE_S, HOUR_S, DAY_S = UNITS_S["m"], UNITS_S["h"], UNITS_S["d"]
+ALL_DIGITS_ABOVE = 999_999.5
 WHOLE_ABOVE = 100
 WHOLE_MS = 999.5
 """milliseconds that are a second with three digits"""
@@ -54,6 +55,11 @@ def number(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= WHOLE_ABOVE else f"{value:.3g}"
+
+
+def precise(value: float) -> str:
+    """A number with six significant digits, or all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= ALL_DIGITS_ABOVE else f"{value:,.6g}"
 
 
 def plural(count: int, what: str) -> str:

@@ -53,7 +53,7 @@ def test_an_export_that_does_not_fit_leaves_the_one_before(hopyard: Hopyard, tmp
     before = file.read_bytes()
     with full_disk():
         ran = hopyard("store", "export", str(file))
-    assert (ran.code, ran.err) == (2, f"hopyard: {file}: File too large\n")
+    assert (ran.code, ran.err) == (1, f"hopyard: {file}: File too large\n")
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from hopyard.show.units import clock, duration, in_a_line, memory, number, on_one_line, share
+from hopyard.show.units import clock, duration, in_a_line, memory, number, on_one_line, precise, share
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,20 @@ def test_a_duration_reads_in_the_two_largest_units(seconds: float | None, text: 
 )
 def test_a_number_has_three_digits_or_is_whole(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.0, "3"),
+        (0.1234567, "0.123457"),
+        (999_999.4, "999,999"),
+        (999_999.5, "1,000,000"),
+        (-2.5e9, "-2,500,000,000"),
+    ],
+)
+def test_a_precise_number_has_six_digits_or_all_before_the_point(value: float, text: str) -> None:
+    assert precise(value) == text
 
 
 def test_a_share_is_per_cent() -> None:
