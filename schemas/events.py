@@ -395,7 +395,7 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", om
 
 
 class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):
-    """From now on jobs get exactly the other GPUs of the node."""
+    """From now on jobs get exactly the other GPUs of the node: these are broken, used, or fail starts."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 

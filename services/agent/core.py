@@ -5,6 +5,8 @@ so they are folded without effects. Workers that the runner adopted go on in the
 they still need follow from the state at its beginning.
 """
 
+from math import inf
+
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.events import (
@@ -76,8 +78,8 @@ class Agent:
         self._node = node
         self._life = life
         self._adopted = adopted
-        self._leave_at = None if node.until is None else node.until - leave_s
-        """cluster time at which the node leaves; None: never, or its NodeDrained is published already"""
+        self._leave_at = inf if node.until is None else node.until - leave_s
+        """cluster time at which the node leaves; infinite: never, or its NodeDrained is published already"""
         self._early: list[Report | GpusSeen] = []
         """reports that came before this life's NodeJoined was read from the stream; handled once it is"""
         self._gpus = GpuHealth(node.node_id, seen)
@@ -99,15 +101,18 @@ class Agent:
                 return self._report(message, now) if isinstance(message, Report) else []
 
     def next_wakeup(self) -> float | None:
-        return self._leave_at if self.state.life == self._life else None
+        due = min(self._leave_at, self._gpus.paused_until)
+        return due if due < inf and self.state.life == self._life else None
 
     def wake(self, now: float) -> Effects:
-        leave_at = self.next_wakeup()
-        if leave_at is None or now < leave_at:
+        if self.state.life != self._life:
             return []
-        self._leave_at = None
+        effects = self._gpus.wake(now)
+        if now < self._leave_at:
+            return effects
+        self._leave_at = inf
         drained = NodeDrained(at=now, node_id=self._node.node_id, life=self._life, reason="its time is over")
-        return [Publish(drained)]
+        return [*effects, Publish(drained)]
 
     def resume(self, now: float) -> Effects:
         joined = NodeJoined(
@@ -131,7 +136,10 @@ class Agent:
             self._early.append(report)
             return []
         worker = self.state.workers.get(report.placement_id)
-        return effects_of(worker, self._gpus.judged(worker, report), now) if worker else []
+        if worker is None:
+            return []
+        judged = self._gpus.judged(worker, report)
+        return [*effects_of(worker, judged, now), *self._gpus.heard(self.state, judged, now)]
 
     def _see_gpus(self, seen: GpusSeen, now: float) -> Effects:
         if self.state.life != self._life:

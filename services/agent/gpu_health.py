@@ -1,17 +1,24 @@
-"""Decides which GPUs of the node are withheld and when the node drains, from repeated readings. Pure.
+"""Decides which GPUs of the node are withheld and when the node drains. Pure.
 
 A GPU that is busy although no worker of this agent holds it is used by another program, and withheld until
 it is free. Two readings in a row must show it, since a worker's memory is freed a moment after its end. A
 broken GPU is withheld at once, for the rest of the agent's life, and the node drains: it has to be reset.
+
+A node that could not start a worker pauses: the GPUs that no other worker holds are withheld, for longer
+each time until a worker starts again. Without that, whatever is planned on its idle GPUs would end there.
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from schemas.events import GpusWithheld, NodeDrained
 from schemas.ids import NodeId, PlacementId
 from services.agent.state import State, Worker
-from services.agent.tasks import Failed, GpusSeen, Interrupted, Report
+from services.agent.tasks import Failed, GpusSeen, Interrupted, NotStarted, Report, Started
 from shared.domain.core import Effects, Publish
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 900.0
+"""cluster seconds; a pause is twice as long as the one before, unless a worker has started since"""
 
 
 class GpuHealth:
@@ -23,7 +30,17 @@ class GpuHealth:
         self._busy_before = frozenset[int]()
         """GPUs that were busy at the last reading, but held by no worker"""
         self._withheld: dict[int, str] = {}
+        """busy and broken GPUs, each with the reason that was read first"""
+        self._paused: dict[int, str] = {}
+        """GPUs withheld by a pause, and why"""
+        self._published: dict[int, str] = {}
         """withheld GPUs and the reasons, as published last"""
+        self._pause_s = FIRST_PAUSE_S
+        """length of the next pause"""
+        self.paused_until = inf
+        """cluster time; infinite: there is no pause"""
+        self._why = ""
+        """why the node pauses"""
         self._drained_for: set[int] = set()
         """broken GPUs for which this life has published a NodeDrained"""
 
@@ -31,7 +48,7 @@ class GpuHealth:
         """GPUs to withhold from the start of the life, by a single reading."""
         workers = [state.workers[placement_id] for placement_id in adopted if placement_id in state.workers]
         held = {index for worker in workers for index in worker.gpu_indices}
-        self._withheld = _without(self._seen.busy, held) | self._seen.broken
+        self._withheld = self._published = _without(self._seen.busy, held) | self._seen.broken
         return self._withheld
 
     def seen(self, state: State, seen: GpusSeen, now: float) -> Effects:
@@ -42,7 +59,33 @@ class GpuHealth:
             index: why for index, why in foreign.items() if index in self._busy_before | self._withheld.keys()
         }
         self._busy_before = frozenset(foreign)
-        return [*self._withhold(lasting | seen.broken, now), *self._drain(state, now)]
+        wanted = lasting | seen.broken
+        self._withheld = {index: self._withheld.get(index, wanted[index]) for index in wanted}
+        self._pause_more(state.free())
+        return [*self._changed(now), *self._drain(state, now)]
+
+    def heard(self, state: State, report: Report, now: float) -> Effects:
+        """Pause the node after a start that failed by its fault."""
+        match report:
+            case Started():
+                self._pause_s = FIRST_PAUSE_S
+            case NotStarted(placement_id, reason):
+                if self.paused_until == inf:
+                    self.paused_until = now + self._pause_s
+                    self._why = f"starts pause for {self._pause_s:g} s after one that failed: {reason}"
+                    self._pause_s = min(2.0 * self._pause_s, LONGEST_PAUSE_S)
+                self._pause_more(state.free_without(placement_id))
+                return self._changed(now)
+            case _:
+                pass
+        return []
+
+    def wake(self, now: float) -> Effects:
+        """End the pause if it is over."""
+        if now < self.paused_until:
+            return []
+        self._paused, self.paused_until = {}, inf
+        return self._changed(now)
 
     def judged(self, worker: Worker, report: Report) -> Report:
         """The report, corrected: a failure on a broken GPU is an interruption, no fault of the job."""
@@ -58,11 +101,18 @@ class GpuHealth:
             signal=report.signal,
         )
 
-    def _withhold(self, wanted: dict[int, str], now: float) -> Effects:
-        if wanted.keys() == self._withheld.keys():
+    def _pause_more(self, free: Iterable[int]) -> None:
+        """Withhold these GPUs too, if the node pauses."""
+        if self.paused_until < inf:
+            self._paused |= dict.fromkeys(free, self._why)
+
+    def _changed(self, now: float) -> Effects:
+        """The fact to publish if other GPUs are withheld than before, or for other reasons."""
+        withheld = dict(sorted((self._paused | self._withheld).items()))
+        if withheld == self._published:
             return []
-        self._withheld = {index: self._withheld.get(index, wanted[index]) for index in sorted(wanted)}
-        return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=self._withheld))]
+        self._published = withheld
+        return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=withheld))]
 
     def _drain(self, state: State, now: float) -> Effects:
         """Drain the node once for each broken GPU: if an operator restores it, it stays restored."""

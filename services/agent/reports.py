@@ -20,6 +20,7 @@ from services.agent.tasks import (
     Failed,
     Interrupted,
     LastReport,
+    NotStarted,
     Observed,
     Profiled,
     Report,
@@ -36,8 +37,9 @@ OUTCOMES: dict[type[LastReport], Outcome] = {
     Completed: Outcome.COMPLETED,
     Failed: Outcome.FAILED,
     Interrupted: Outcome.INTERRUPTED,
+    NotStarted: Outcome.REFUSED,
 }
-"""outcomes of workers that train; a worker that measures always ends as `COMPLETED`"""
+"""outcomes of workers that train; a worker that measures ends as `COMPLETED` once it was started"""
 
 
 def effects_of(worker: Worker, report: Report, now: float) -> Effects:
@@ -52,7 +54,7 @@ def effects_of(worker: Worker, report: Report, now: float) -> Effects:
             return [Publish(_measured(worker.order, measured, now)), Publish(_stopped(worker, report, now))]
         case Failed() | Interrupted() if worker.profiles:
             return [Publish(_not_measured(worker.order, report, now)), Publish(_stopped(worker, report, now))]
-        case Stopped() | Completed() | Failed() | Interrupted():
+        case Stopped() | Completed() | Failed() | Interrupted() | NotStarted():
             return [Publish(_stopped(worker, report, now))]
 
 
@@ -94,7 +96,7 @@ def _checkpointed(order: StartOrdered, samples_done: float, now: float) -> Worke
 
 
 def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
-    """The end of a worker. If the worker measured, it has no reason: a failed measurement fails no job."""
+    """The end of a worker. One that measured has a reason only if it was not started."""
     order = worker.order
     end = WorkerStopped(
         at=now,
@@ -105,6 +107,8 @@ def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
         samples_done=0.0 if worker.profiles else _samples_done(worker, report),
         leads=worker.leads,
     )
+    if isinstance(report, NotStarted):
+        return structs.replace(end, reason=f"cannot be started: {report.reason}")
     if worker.profiles or not isinstance(report, Failed | Interrupted):
         return end
     final = isinstance(report, Failed) and report.lasting
@@ -114,7 +118,7 @@ def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
 
 
 def _outcome(worker: Worker, report: LastReport) -> Outcome:
-    if worker.profiles:
+    if worker.profiles and not isinstance(report, NotStarted):
         return Outcome.COMPLETED
     outcome = OUTCOMES[type(report)]
     share_done = outcome is Outcome.COMPLETED and worker.order.until is not None

@@ -161,6 +161,13 @@ class Interrupted(msgspec.Struct, frozen=True):
     signal: int | None = None
 
 
-LastReport = Profiled | Stopped | Completed | Failed | Interrupted
+class NotStarted(msgspec.Struct, frozen=True):
+    """The node could not start the worker, by no fault of the job, of which nothing ran."""
+
+    placement_id: PlacementId
+    reason: str
+
+
+LastReport = Profiled | Stopped | Completed | Failed | Interrupted | NotStarted
 """the last report about a worker, which is gone; its GPUs are free"""
 Report = Started | Observed | Saved | LastReport

@@ -32,6 +32,7 @@ from schemas.events import (
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
+    StopOrdered,
     WorkerStarted,
     WorkerStopped,
 )
@@ -49,7 +50,7 @@ from shared.domain.core import Asked, Behind, Effect, Effects, Input, Publish, R
 from shared.domain.iteration import OURS, Law, unhidden_share
 from shared.domain.timeouts import overslept
 
-ABOUT_RUNS = (StartOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
+ABOUT_RUNS = (StartOrdered, StopOrdered, WorkerStarted, WorkerStopped, PlacementRefused)
 """facts about workers: they may end a measurement, but say nothing about what a job needs"""
 MEASURE_AT_ONCE = (
     JobSubmitted,

@@ -30,6 +30,7 @@ from schemas.events import (
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
+    StopOrdered,
     WorkerStarted,
     WorkerStopped,
 )
@@ -204,8 +205,9 @@ def _failed(state: State, fact: ProfileFailed, rules: Rules) -> None:
     elif fact.final or not run.excused:
         limit = 1 if fact.final else rules.attempts
         _count_failure(job, fact.gpu_type, Exclusion(fact.reason, fact.whole_workload), limit)
-        if fact.repeatable and job is not None:
+        if job is not None:
             job.failed_on.append(fact.node_id)
+        if fact.repeatable and job is not None:
             job.added = [gpu_type for gpu_type in job.added if gpu_type != fact.gpu_type]
 
 
@@ -225,6 +227,13 @@ def _refused(state: State, fact: PlacementRefused, _: Rules) -> None:
 def _ordered(state: State, fact: StartOrdered, _: Rules) -> None:
     if fact.node_id in state.workers:
         state.workers[fact.node_id][fact.placement_id] = fact.gang.on(fact.node_id)
+
+
+def _stop_ordered(state: State, fact: StopOrdered, _: Rules) -> None:
+    """Excuse a run that is stopped from elsewhere, as by a node that began a new life after its order."""
+    run = state.runs.get(fact.placement_id)
+    if run is not None and run.plan.node_id == fact.node_id:
+        _excuse(run, "it was stopped")
 
 
 def _started(state: State, fact: WorkerStarted, _: Rules) -> None:
@@ -306,6 +315,7 @@ FOLDS: dict[type[Event], Fold] = {
     NodeRestored: _node_changed,
     GpusWithheld: _node_changed,
     StartOrdered: _ordered,
+    StopOrdered: _stop_ordered,
     WorkerStarted: _started,
     WorkerStopped: _stopped,
 }

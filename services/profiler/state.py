@@ -43,7 +43,7 @@ class KnownJob(msgspec.Struct, kw_only=True):
     absent: dict[NodeId, str] = {}
     """nodes that lack its program, script, folder or image, each with its agent's message"""
     failed_on: list[NodeId] = []
-    """nodes on which it ended by a fault of its own; others are tried first"""
+    """nodes on which a run of it failed; others are tried first"""
     measured: bool = False
     """whether a run of this job, not only of another job of its workload, brought measurements"""
     types: frozenset[GpuType] = frozenset()

@@ -49,10 +49,10 @@ def test_every_policy_completes_the_jobs_it_can_place_and_names_the_others(polic
 def test_a_storm_costs_every_policy_only_time(policy: str) -> None:
     """Other seeds of some policies: `test_storms`."""
     run = stormy(100, policy)
-    never = NEVER_PLACED.get(policy, set())
-    assert set(run.result.waiting) == never
-    assert run.result.jobs["completed"] == JOBS - len(never)
-    assert audit(run.events, drained=not never, seqs=run.seqs) == []
+    waiting = set(run.result.waiting)
+    assert waiting <= NEVER_PLACED.get(policy, set()), "a storm may also bring about that they are placed"
+    assert run.result.jobs["completed"] == JOBS - len(waiting)
+    assert audit(run.events, drained=not waiting, seqs=run.seqs) == []
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from services.agent.process.listener import listening
 from services.agent.process.templates import Templates
 from services.agent.process.turns.executor import Executor
 from services.agent.process.worker import LiveWorker, in_words
-from services.agent.tasks import Interrupted, Report, Started, Stopped
+from services.agent.tasks import NotStarted, Report, Started, Stopped
 from services.agent.work.runner import Write
 from shared.domain import gangs
 from shared.runtime.clock import Clock
@@ -189,7 +189,7 @@ class ProcessRunner:
             folder.mkdir(parents=True, exist_ok=True)
             claims.write(folder, claims.WorkerClaim(order=order, gpu_indices=(), ranks=()))
         except OSError as error:
-            self._host.report(Interrupted(order.placement_id, f"cannot be started: {in_words(error)}"))
+            self._host.report(NotStarted(order.placement_id, in_words(error)))
             return
         self._idle[order.placement_id] = order
         self._host.report(Started(order.placement_id, "", None))

@@ -11,6 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -28,7 +29,7 @@ from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
 from services.agent.process.turns.executor import Executor, Participant
-from services.agent.tasks import Failed, Interrupted, LastReport
+from services.agent.tasks import Failed, Interrupted, LastReport, NotStarted
 from shared.domain import gangs
 
 A_MOMENT_S = 5.0
@@ -300,12 +301,21 @@ class LiveWorker:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def _report_of(self, error: Exception) -> LastReport:
+        if self._is_of_this_node(error):
+            return NotStarted(self.order.placement_id, in_words(error))
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in NODE_ERRORS)
         reason = f"cannot be started: {in_words(error)}"
         if not own:
             return Interrupted(self.order.placement_id, reason)
         absent = isinstance(error, OSError) and error.errno in ABSENT_ERRORS
         return Failed(self.order.placement_id, reason, absent=absent)
+
+    def _is_of_this_node(self, error: Exception) -> bool:
+        """Whether other jobs cannot be started here either: it is about no folder that this one named."""
+        if not isinstance(error, OSError) or error.errno not in NODE_ERRORS - {errno.EDQUOT}:
+            return False  # a quota is an account's
+        own = (self._host.folders.run, self._host.folders.jobs)
+        return error.filename is None or any(map(Path(os.fsdecode(error.filename)).is_relative_to, own))
 
     # ---- small things
 

@@ -3,7 +3,8 @@
 from schemas.base import Event
 from schemas.events import GpusWithheld, NodeDrained, NodeJoined, NodeRestored, Outcome, WorkerStopped
 from schemas.ids import PlacementId
-from services.agent.tasks import ALL_WELL, Failed, GpusSeen, Started, Stopped
+from services.agent.gpu_health import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from services.agent.tasks import ALL_WELL, Failed, GpusSeen, NotStarted, Started, Stopped
 from tests.services.agent.agent_bench import HERE, Bench, joined, start
 
 P1 = PlacementId("p1")
@@ -136,3 +137,83 @@ def test_a_job_that_fails_on_a_broken_gpu_is_interrupted() -> None:
     assert outcomes[P1].reason == "GPU 0: has fallen off the bus (Xid 79); CUDA error"
     assert outcomes[P1].exit_code == 1
     assert outcomes[PlacementId("p2")].outcome is Outcome.FAILED
+
+
+# ---- starts that fail by the node
+
+FULL = "/run/hopyard: No space left on device"
+
+
+def pauses(bench: Bench, name: str, at: float) -> float:
+    """Seconds for which the node withholds its GPUs after a start that it cannot make."""
+    bench.tell(start(name, gpus=1), at=at)
+    bench.tell(NotStarted(PlacementId(name), FULL), at=at)
+    until = bench.core.next_wakeup()
+    assert until is not None
+    assert bench.perform(bench.core.wake(until - 0.1)) == []
+    assert withheld(bench.perform(bench.core.wake(until))) == [[]]
+    assert bench.core.next_wakeup() is None
+    return until - at
+
+
+def test_a_node_that_cannot_start_a_worker_pauses_and_says_why() -> None:
+    bench = Bench()
+    bench.tell(start("p0", gpus=1))
+    bench.tell(Started(PlacementId("p0")))
+    bench.tell(start(gpus=2))
+    end, pause = bench.tell(NotStarted(P1, FULL), at=5.0)
+    assert isinstance(end, WorkerStopped)
+    assert (end.outcome, end.reason) == (Outcome.REFUSED, f"cannot be started: {FULL}")
+    assert isinstance(pause, GpusWithheld)
+    assert list(pause.gpus) == [1, 2, 3], "the worker on GPU 0 goes on"
+    assert set(pause.gpus.values()) == {f"starts pause for 30 s after one that failed: {FULL}"}
+    [refusal] = bench.tell(start("p2", gpus=1), at=6.0)
+    assert isinstance(refusal, WorkerStopped)
+    assert refusal.reason == "1 GPUs wanted, 0 free, 3 withheld"
+
+
+def test_pauses_grow_until_a_worker_starts() -> None:
+    bench = Bench()
+    lengths = [pauses(bench, f"p{number}", 1e4 * number) for number in range(8)]
+    assert lengths[:4] == [FIRST_PAUSE_S * factor for factor in (1, 2, 4, 8)]
+    assert lengths[-1] == LONGEST_PAUSE_S
+    bench.tell(start("good", gpus=1))
+    bench.tell(Started(PlacementId("good")))
+    assert pauses(bench, "p9", 1e6) == FIRST_PAUSE_S
+
+
+def test_starts_that_fail_together_are_one_pause() -> None:
+    bench = Bench()
+    for name in ("p1", "p2"):
+        bench.tell(start(name, gpus=2))
+    for name in ("p1", "p2"):
+        bench.tell(NotStarted(PlacementId(name), FULL), at=1.0)
+    assert list(bench.core.state.withheld) == [0, 1, 2, 3]
+    assert bench.core.next_wakeup() == 1.0 + FIRST_PAUSE_S
+
+
+def test_a_gpu_that_comes_free_while_the_node_pauses_is_withheld_at_the_next_look() -> None:
+    bench = Bench()
+    bench.tell(start("p0", gpus=1))
+    bench.tell(start(gpus=1))
+    bench.tell(NotStarted(P1, FULL), at=5.0)
+    bench.tell(Stopped(PlacementId("p0"), 1.0), at=6.0)
+    assert bench.core.state.free() == [0]
+    assert withheld(bench.tell(ALL_WELL, at=7.0)) == [[0, 1, 2, 3]]
+
+
+def test_a_gpu_that_another_program_takes_while_the_node_pauses_stays_withheld() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=1))
+    bench.tell(NotStarted(P1, FULL), at=5.0)
+    for at in (6.0, 7.0):
+        bench.tell(busy(2), at=at)
+    bench.perform(bench.core.wake(5.0 + FIRST_PAUSE_S))
+    assert bench.core.state.withheld == {2: "in use by process 7"}
+
+
+def test_a_measurement_that_cannot_be_started_is_no_failed_one() -> None:
+    bench = Bench()
+    bench.tell(start(gpus=1, profile_iterations=12))
+    facts = bench.tell(NotStarted(P1, FULL))
+    assert [type(fact) for fact in facts] == [WorkerStopped, GpusWithheld]

@@ -17,6 +17,7 @@ from schemas.events import (
     ProfileMeasured,
     ProfileRun,
     ProfilingPlanned,
+    StopOrdered,
     WorkerStarted,
     WorkerStopped,
 )
@@ -85,6 +86,10 @@ def started(node: str = "a0", placement: str = "p1", gpus: int = 1, at: float = 
         job_id=JobId("j1"),
         gpu_indices=tuple(range(gpus)),
     )
+
+
+def stop_ordered(run: ProfileRun) -> StopOrdered:
+    return StopOrdered(at=10.0, node_id=run.node_id, placement_id=run.placement_id, job_id=run.job_id)
 
 
 def stopped(run: ProfileRun, outcome: Outcome = Outcome.COMPLETED, reason: str = "") -> WorkerStopped:

@@ -36,6 +36,7 @@ from tests.services.profiler.profiler_builders import (
     measured,
     measurement,
     started,
+    stop_ordered,
     stopped,
     submitted,
     workload,
@@ -110,6 +111,28 @@ def test_a_known_workload_is_profiled_at_once() -> None:
     driver.tell(*(measured(run) for run in driver.next_round()))
     driver.tell(submitted("j2"))
     assert [(fact.job_id, fact.known) for fact in driver.all(JobProfiled)] == [("j1", False), ("j2", True)]
+
+
+def test_a_measurement_that_is_stopped_from_elsewhere_is_no_failed_one() -> None:
+    """A node that began a new life after the order starts it all the same, and is ordered to stop it."""
+    driver = Driver(attempts=1).tell(joined(), submitted())
+    [run] = driver.next_round()
+    driver.tell(started("a0", run.placement_id), stop_ordered(run), stopped(run))
+    assert [fact.final for fact in driver.all(ProfileFailed)] == [False]
+    [again] = driver.next_round()
+    driver.tell(measured(again))
+    assert driver.all(JobProfiled)
+    assert not driver.all(JobRejected)
+
+
+def test_a_measurement_that_failed_is_made_on_another_node() -> None:
+    driver = Driver(attempts=3).tell(joined("a0"), joined("a1"), submitted())
+    tried = []
+    for _ in range(2):
+        [run] = driver.next_round()
+        driver.tell(failed(run, final=False, reason="GPU 0: fallen off the bus"), stopped(run))
+        tried.append(run.node_id)
+    assert tried == ["a0", "a1"]
 
 
 def test_every_job_is_measured_where_known_workloads_are_too() -> None:

@@ -12,7 +12,7 @@ from schemas.ids import PlacementId
 from services.agent.process.kernel import spawning
 from services.agent.process.kernel.spawning import reach
 from services.agent.process.own_thread import in_own_thread
-from services.agent.tasks import Completed, Interrupted, Saved, Stopped
+from services.agent.tasks import Completed, NotStarted, Saved, Stopped
 from tests.live.ext4_disk import Disk, disk_at
 from tests.services.agent.process.process_bench import RunningNode, left_of, order, short_folder
 from tests.stack_watch import LIMIT_S, Seconds
@@ -97,7 +97,7 @@ async def test_while_the_disk_is_gone_starts_are_refused_with_the_reason_and_the
     with disk.gone():
         node.runner.start(on_disk(node, THERE, "forever"), (1,))
         refused = await node.ended(THERE)
-        assert isinstance(refused, Interrupted)
+        assert isinstance(refused, NotStarted)
         assert "Input/output error" in refused.reason
         assert str(node.folders.jobs / THERE) in refused.reason
         await saves_again(node, AWAY)

@@ -15,7 +15,16 @@ from schemas.ids import PlacementId
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.identities import ended_children
 from services.agent.process.launcher import Launcher
-from services.agent.tasks import Completed, Failed, Interrupted, LastReport, Saved, Started, Stopped
+from services.agent.tasks import (
+    Completed,
+    Failed,
+    Interrupted,
+    LastReport,
+    NotStarted,
+    Saved,
+    Started,
+    Stopped,
+)
 from tests.services.agent.process.process_bench import (
     P1,
     RunningNode,
@@ -265,7 +274,7 @@ async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
         fill(folder / "run" / "rest")
         node.runner.start(order("forever", name="p2"), (0,))
         second = await node.ended(PlacementId("p2"))
-        assert isinstance(second, Interrupted)
+        assert isinstance(second, NotStarted)
         assert "No space left on device" in second.reason
         (folder / "run" / "rest").unlink()
         await node.trained(order("iterations=1", name="p3"))
