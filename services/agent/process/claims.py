@@ -10,6 +10,7 @@ import msgspec
 
 from schemas.events import StartOrdered
 from services.agent.process.kernel.identities import Identity
+from shared.runtime.disk import naming
 
 NAME = "claim.json"
 
@@ -36,7 +37,8 @@ def write(folder: Path, claim: WorkerClaim) -> None:
     """Write a claim atomically. Raises OSError."""
     part = folder / f"{NAME}.part"
     part.touch(0o600)  # a job's environment is in it
-    part.write_bytes(msgspec.json.encode(claim))
+    with naming(folder):
+        part.write_bytes(msgspec.json.encode(claim))
     part.replace(folder / NAME)
 
 

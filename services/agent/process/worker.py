@@ -52,8 +52,8 @@ log = structlog.get_logger()
 
 def in_words(error: Exception) -> str:
     """An error in words for users; an error of a file as the file and the reason."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -275,7 +276,7 @@ async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
         node.runner.start(order("forever", name="p2"), (0,))
         second = await node.ended(PlacementId("p2"))
         assert isinstance(second, NotStarted)
-        assert "No space left on device" in second.reason
+        assert re.fullmatch(rf"{folder}/run/\S+: No space left on device", second.reason)
         (folder / "run" / "rest").unlink()
         await node.trained(order("iterations=1", name="p3"))
         assert isinstance(await node.ended(PlacementId("p3")), Completed)
