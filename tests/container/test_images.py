@@ -1,8 +1,10 @@
 """Ranks in containers: started, spoken with, stopped and killed through a real engine."""
 
+from pathlib import Path
+
 import pytest
 
-from services.agent.tasks import Failed, Saved, Stopped
+from services.agent.tasks import Failed, NotStarted, Saved, Stopped
 from tests.container.compose_stack import command
 from tests.services.agent.process.process_bench import P1, order, running_node
 
@@ -47,6 +49,17 @@ async def test_an_image_that_is_not_there_is_named() -> None:
         last = await node.ended()
         assert isinstance(last, Failed)
         assert "no/such/image" in last.reason
+
+
+async def test_an_engine_that_is_away_is_no_fault_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    async with running_node() as node:
+        await node.trained(order(command=("python", "script.py"), image=IMAGE))
+        last = await node.ended()
+        assert isinstance(last, NotStarted)
+        assert last.reason.endswith("docker does not answer")
 
 
 async def test_more_memory_than_the_job_asked_for_is_its_own_failure() -> None:

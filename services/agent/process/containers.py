@@ -24,6 +24,10 @@ MARKS = ':,"'
 """characters that separate the parts of an engine's option"""
 
 
+class NoEngine(Exception):
+    """The node's container engine does not answer."""
+
+
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     """program of the engine"""
@@ -41,6 +45,22 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 def engine() -> str | None:
     """The path of the first engine that the node has; None: it has none."""
     return next(filter(None, map(shutil.which, ENGINES)), None)
+
+
+def answers(engine: str) -> bool:
+    """Whether the engine can be asked for containers now. Blocks."""
+    try:
+        asked = subprocess.run(  # noqa: S603 - the engine's program, found on our path
+            [engine, "version"],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=ANSWER_LIMIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
 
 
 def check_folders(folders: Iterable[str]) -> None:

@@ -133,6 +133,12 @@ class Launcher:
         limited = self._order.spec.memory is not None and found.at_limit
         return MemoryState.OVER_LIMIT if limited else MemoryState.NODE_FULL
 
+    def check_engine(self) -> None:
+        """Raises NoEngine if the engine in whose containers the ranks run does not answer. Blocks."""
+        engine = self._engine()
+        if engine is not None and not containers.answers(engine):
+            raise containers.NoEngine(f"{engine} does not answer")
+
     def _out_of_memory(self) -> OutOfMemory:
         engine = self._engine()
         if engine is None:

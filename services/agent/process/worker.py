@@ -18,10 +18,11 @@ import structlog
 from schemas import placement
 from schemas.events import StartOrdered
 from services.agent.process import claims
+from services.agent.process.containers import NoEngine
 from services.agent.process.folders import RankFiles
 from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
-from services.agent.process.gang.verdicts import ProcessEnd
+from services.agent.process.gang.verdicts import NO_CONTAINER, ProcessEnd
 from services.agent.process.host import Host
 from services.agent.process.launcher import Launcher
 from services.agent.process.listener import Connection, Peer
@@ -232,6 +233,8 @@ class LiveWorker:
 
     async def _end_of(self, rank: int) -> ProcessEnd:
         code, number = await self._processes[rank].ended()
+        if code == NO_CONTAINER:
+            await asyncio.to_thread(self._launcher.check_engine)
         if self.gang.record.stopping and not self._launcher.has_plugin:
             await self._launcher.all_gone()  # a shell ends before what it runs, which may still be saving
         if rank in self._executors:
@@ -301,19 +304,20 @@ class LiveWorker:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     def _report_of(self, error: Exception) -> LastReport:
-        if self._is_of_this_node(error):
-            return NotStarted(self.order.placement_id, in_words(error))
+        placement_id = self.order.placement_id
+        if self.gang.state is GangState.STARTING and self._is_of_this_node(error):
+            return NotStarted(placement_id, in_words(error))
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in NODE_ERRORS)
-        reason = f"cannot be started: {in_words(error)}"
+        reason = in_words(error) if self._processes else f"cannot be started: {in_words(error)}"
         if not own:
-            return Interrupted(self.order.placement_id, reason)
+            return Interrupted(placement_id, reason)
         absent = isinstance(error, OSError) and error.errno in ABSENT_ERRORS
-        return Failed(self.order.placement_id, reason, absent=absent)
+        return Failed(placement_id, reason, absent=absent)
 
     def _is_of_this_node(self, error: Exception) -> bool:
         """Whether other jobs cannot be started here either: it is about no folder that this one named."""
         if not isinstance(error, OSError) or error.errno not in NODE_ERRORS - {errno.EDQUOT}:
-            return False  # a quota is an account's
+            return isinstance(error, NoEngine)  # and a quota is an account's
         own = (self._host.folders.run, self._host.folders.jobs)
         return error.filename is None or any(map(Path(os.fsdecode(error.filename)).is_relative_to, own))
 

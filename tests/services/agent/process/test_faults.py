@@ -318,3 +318,33 @@ async def test_a_failed_clean_up_does_not_delay_the_end_of_a_worker(
         await node.trained(order("iterations=1", name="p2"))  # it gets the same GPU
         assert isinstance(await node.ended(), Completed)
         assert isinstance(await node.ended(PlacementId("p2")), Completed)
+
+
+ENGINE = """#!/bin/sh
+case $1 in
+  run) test -e {folder}/up && exit 125; echo "Cannot connect to the Docker daemon" >&2; exit 125;;
+  *) test -e {folder}/up;;
+esac
+"""
+"""stands where a container engine would: it makes no container, and answers only if there is a file `up`"""
+
+
+@pytest.mark.parametrize("up", [False, True])
+async def test_a_container_engine_that_is_away_is_no_fault_of_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, up: bool
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text(ENGINE.format(folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    if up:
+        (tmp_path / "up").touch()
+    async with running_node() as node:
+        await node.trained(order("iterations=1", image="no/such/image"))
+        last = await node.ended()
+        if up:
+            assert isinstance(last, Failed)
+            assert last.reason.startswith("rank 0 ended with exit code 125")
+            assert last.absent
+        else:
+            assert last == NotStarted(P1, f"{program} does not answer")
