@@ -20,7 +20,7 @@ from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack_settings import HOST
 from hopyard.show.tables import did_text, service_texts, status_facts
-from hopyard.show.units import duration
+from hopyard.show.units import duration, withheld
 from schemas.base import Message
 from schemas.events import PlanPublished, PolicyChosen
 from schemas.quarantine import Death
@@ -111,7 +111,9 @@ async def _nodes(client: Client) -> str:
     if not nodes:
         raise _CheckFailed("no node has announced itself")
     apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
-    text = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
+    there = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
+    kept = [f"{view.node.node_id}: {withheld(view.withheld)}" for view in nodes if view.withheld]
+    text = "; ".join([there, *kept])
     now = client.clock.now if client.clock else 0.0
     if any(view.state == "lost" and (view.node.until is None or now < view.node.until) for view in nodes):
         raise _CheckFailed(text)

@@ -312,6 +312,18 @@ def test_diag_shows_a_drained_node_and_finds_no_fault(hopyard: Hopyard, api: Can
     assert "1 of 2 alive, titan-1 is draining" in ran.out
 
 
+def test_diag_shows_gpus_that_are_withheld_and_why(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    why = "starts pause for 30 s after one that failed: /run/hopyard: No space left on device"
+    api.says(
+        "GET /v1/nodes",
+        NodePage(nodes=(node_view(), node_view("titan-1", withheld=dict.fromkeys((0, 1), why)))),
+    )
+    ran = hopyard("diag", "--api", api.url)
+    assert ran.code == 0
+    assert f"2 of 2 alive; titan-1: GPU 0,1 withheld: {why}" in " ".join(ran.out.split())
+
+
 def test_diag_points_at_a_dead_service_and_a_missing_nats(
     hopyard: Hopyard, api: CannedApi, tmp_path: Path
 ) -> None:
