@@ -75,15 +75,20 @@ def exit_code(ended: SystemExit) -> int:
 
 
 def _run(name: str, *, module: bool) -> None:
-    """Run the script as `__main__`, which it stays: its threads and exit handlers may need it later."""
+    """Run the script as `__main__`, which it stays: its threads and exit handlers may need it later.
+
+    As under Python its `__file__` is absolute: it may look for files there after it has changed its folder,
+    and processes that it spawns read it again.
+    """
     main = sys.modules["__main__"] = ModuleType("__main__")
+    path = str(Path(name).absolute())
     if module:
         _run_module_as_main(name)
-    elif pkgutil.get_importer(name) is not None:  # a folder or an archive
-        sys.path[0] = name
+    elif pkgutil.get_importer(path) is not None:  # a folder or an archive
+        sys.path[0] = path
         _run_module_as_main("__main__", alter_argv=False)
     else:
-        _run_code(_compiled(name), vars(main), mod_name="__main__", script_name=name)
+        _run_code(_compiled(path), vars(main), mod_name="__main__", script_name=path)
 
 
 def _compiled(path: str) -> CodeType:

@@ -17,6 +17,23 @@ def hang():
 atexit.register(hang)
 """
 
+ELSEWHERE = """
+import os
+from pathlib import Path
+os.chdir("/")
+import helper
+print((Path(__file__).parent.parent / "beside").read_text())
+"""
+SPAWNS = """
+import multiprocessing
+def child():
+    print("spawned")
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=child)
+    process.start()
+    process.join()
+"""
+
 
 @pytest.mark.parametrize("forks", [False, True])
 @pytest.mark.parametrize(("end", "code"), [("0", 0), ("3", 3), ("error", 1)])
@@ -44,6 +61,29 @@ def test_files_beside_the_folder_of_a_script_hide_no_module(tmp_path: Path, *, f
         [rank] = agent.run(script)
         assert rank.end() == 0, rank.output()
         assert "beside 1" in rank.output()
+
+
+@pytest.mark.parametrize("forks", [False, True])
+@pytest.mark.parametrize("started", ["src/train.py", "src"])
+def test_a_script_knows_its_folder_wherever_it_goes(tmp_path: Path, started: str, *, forks: bool) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("train.py", "__main__.py"):
+        (tmp_path / "src" / name).write_text(ELSEWHERE)
+    (tmp_path / "src" / "helper.py").touch()
+    (tmp_path / "beside").write_text("beside it")
+    with Agent(tmp_path, forks=forks) as agent:
+        [rank] = agent.run(started)
+        assert rank.end() == 0, rank.output()
+        assert "beside it\n" in rank.output()
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_processes_that_a_script_spawns_find_it(tmp_path: Path, *, forks: bool) -> None:
+    (tmp_path / "train.py").write_text(SPAWNS)
+    with Agent(tmp_path, forks=forks) as agent:
+        [rank] = agent.run("train.py")
+        assert rank.end() == 0, rank.output()
+        assert rank.output() == "spawned\n"
 
 
 def test_a_script_that_hangs_in_an_exit_handler_can_be_killed(tmp_path: Path) -> None:
