@@ -26,8 +26,8 @@ class LightningCallback(lightning.Callback):
         self._stream: Stream | None = None
         self._updated = False
 
-    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:  # noqa: ARG002
-        if stage == "fit" and not measuring():
+    def on_fit_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:  # noqa: ARG002
+        if not measuring():
             source = trainer.fit_loop._data_source  # noqa: SLF001 - before Lightning replaces the sampler
             self._stream = Stream(source.dataloader(), seed=self._seed)
             source.instance = self._stream

@@ -44,3 +44,10 @@ def test_the_ordered_rate_is_that_of_all_optimizers(tmp_path: Path) -> None:
         end(rank)
         rates = re.findall(r"^rates (.*)$", rank.log.read_text(), re.MULTILINE)
     assert (rates[0], rates[-1]) == ("[0.005, 0.01]", "[0.00125, 0.0025]")
+
+
+def test_a_module_may_make_its_data_as_the_trainer_sets_it_up(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "sets_up.py", LOADER="one", HOPJOB_SAMPLES=128)
+        assert rank.end() == 0, rank.output()
+        assert "trained in 16 updates" in rank.output()
