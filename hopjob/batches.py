@@ -128,17 +128,22 @@ def epoch_order(sampler: object, seed: int, epoch: int) -> list[int]:
 
 def check(loader: DataLoader) -> None:
     """Raises NotDivisible."""
-    if isinstance(loader.dataset, IterableDataset):
-        raise NotDivisible(
-            "a data set without indices cannot be dealt among ranks: it needs __getitem__ and __len__"
-        )
-    if type(loader.batch_sampler) is not BatchSampler:
-        raise NotDivisible(
-            "a loader with a batch sampler of its own, or without batches, cannot be dealt among ranks"
-        )
+    check_parts(loader.dataset, loader.batch_sampler)
     if isinstance(loader.sampler, torch.utils.data.distributed.DistributedSampler):
         raise NotDivisible(
             "give a loader with shuffle=True in place of a DistributedSampler: samples are dealt here"
+        )
+
+
+def check_parts(dataset: object, batch_sampler: object) -> None:
+    """Raises NotDivisible."""
+    if isinstance(dataset, IterableDataset):
+        raise NotDivisible(
+            "a data set without indices cannot be dealt among ranks: it needs __getitem__ and __len__"
+        )
+    if type(batch_sampler) is not BatchSampler:
+        raise NotDivisible(
+            "a loader with a batch sampler of its own, or without batches, cannot be dealt among ranks"
         )
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
-from hopjob.batches import COPIED, NotDivisible, Source
+from hopjob.batches import COPIED, NotDivisible, Source, check_parts
 from hopjob.measure.profile import TRAINER
 from hopjob.process import this_process
 from hopjob.state import rng
@@ -154,11 +154,14 @@ def scaler_of(owner: object) -> dict[str, Any]:
 
 
 def plain(loader: Any) -> DataLoader:  # noqa: ANN401 - a DataLoader, or what a trainer has made of one
-    """The user's loader, without the samplers that a trainer has put around it."""
+    """The user's loader, without the samplers that a trainer has put around it. Raises NotDivisible."""
     loader = getattr(loader, "base_dataloader", loader)
+    if not isinstance(loader, DataLoader):
+        raise NotDivisible(f"a trainer needs one DataLoader of torch, and has a {type(loader).__name__}")
     batches = loader.batch_sampler
     while hasattr(batches, "batch_sampler"):
         batches = batches.batch_sampler
+    check_parts(loader.dataset, batches)
     sampler = batches.sampler
     if isinstance(sampler, torch.utils.data.distributed.DistributedSampler):
         sampler = RandomSampler(loader.dataset) if sampler.shuffle else SequentialSampler(loader.dataset)

@@ -51,3 +51,19 @@ def test_a_module_may_make_its_data_as_the_trainer_sets_it_up(tmp_path: Path) ->
         [rank] = agent.run(SCRIPTS / "sets_up.py", LOADER="one", HOPJOB_SAMPLES=128)
         assert rank.end() == 0, rank.output()
         assert "trained in 16 updates" in rank.output()
+
+
+@pytest.mark.parametrize(
+    ("loader", "reason"),
+    [
+        ("two", "a trainer needs one DataLoader of torch, and has a dict"),
+        ("endless", "a data set without indices cannot be dealt among ranks"),
+        ("unbatched", "a loader with a batch sampler of its own, or without batches"),
+        ("sampled", "a loader with a batch sampler of its own, or without batches"),
+    ],
+)
+def test_what_cannot_be_dealt_is_refused_with_the_reason(tmp_path: Path, loader: str, reason: str) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "sets_up.py", LOADER=loader, HOPJOB_SAMPLES=128)
+        assert rank.end() == 1
+        assert reason in rank.last_word()["failed"]["reason"]
