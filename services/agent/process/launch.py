@@ -17,8 +17,9 @@ from shared.domain import gangs
 
 PLUGIN = "hopjob"
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?t?")
-_FLAGS = re.compile(r"-[bBdOqsuvx]+")
-"""interpreter flags under which Python still searches the folders of PYTHONPATH, and so finds the plug-in"""
+_FLAGS = re.compile(r"-(?=.)[bBdOqsuv]*(?P<last>[WX](?P<value>.*))?")
+"""interpreter flags under which Python still searches the folders of PYTHONPATH, and so finds the plug-in;
+the last flag of a word may have a value, there or in the next word"""
 _PLAIN_LINE = re.compile(r"[\w@%+=:,./{} \t\"'-]+")
 """a shell line that needs no shell: splitting it into words is all that a shell would do"""
 _OF_SHELLS = frozenset(
@@ -95,8 +96,10 @@ def script_of(command: Sequence[str]) -> Script | None:
         return None
     rest = list(command[1:])
     flags: list[str] = []
-    while rest and _FLAGS.fullmatch(rest[0]):
-        flags.append(rest.pop(0))
+    while rest and (found := _FLAGS.fullmatch(rest[0])):
+        words = 2 if found["last"] and not found["value"] else 1
+        flags += rest[:words]
+        del rest[:words]
     is_module = rest[:1] == ["-m"] and len(rest) > 1
     if not rest or (rest[0].startswith("-") and not is_module):
         return None

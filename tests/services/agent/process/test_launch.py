@@ -33,7 +33,12 @@ CONTEXT = LaunchContext(
     [
         ("python train.py --x 1", "python /plugin/hopjob/__main__.py train.py --x 1"),
         ("/opt/python3.11 -u -m lab.train", "/opt/python3.11 -u /plugin/hopjob/__main__.py -m lab.train"),
+        ("python -W ignore train.py", "python -W ignore /plugin/hopjob/__main__.py train.py"),
+        ("python -uX dev -Wignore t.py", "python -uX dev -Wignore /plugin/hopjob/__main__.py t.py"),
         ("python -c pass", ""),
+        ("python -W ignore", ""),
+        ("python -W", ""),
+        ("python -x train.py", ""),
         ("python -m", ""),
         ("python -I train.py", ""),
         ("python", ""),
