@@ -34,6 +34,8 @@ with contextlib.suppress(ImportError):  # torch 1.13 lacks it; later versions im
 BLOCK = 1 << 16
 FAILED, CANNOT_START = 1, 127
 """exit codes; the second is that of the agent's `enter` too, if a job's folder or program is missing"""
+OOM_SCORE = "500"
+"""as in `enter`: the kernel kills jobs before the agent when memory runs out"""
 
 
 class Template:
@@ -112,6 +114,8 @@ def _move(order: dict[str, Any]) -> None:
     for procs in order.get("enter", ()):
         with contextlib.suppress(OSError), open(procs, "w", encoding="ascii") as file:  # noqa: PTH123
             file.write("0")
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(OOM_SCORE)
     os.setsid()
     log = os.open(order["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     null = os.open(os.devnull, os.O_RDONLY)

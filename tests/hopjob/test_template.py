@@ -75,6 +75,7 @@ def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> No
         "print(sys.stdin.read() == '', __name__, sys.path[0], torch.get_num_threads())\n"
         "print(int(signal.getsignal(signal.SIGCHLD)), int(signal.getsignal(signal.SIGTERM)))\n"
         "print(sorted(os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)), file=sys.stderr)\n"
+        "print(open('/proc/self/oom_score_adj').read().strip())\n"
         "sys.exit(3)\n"
     )
     template.folder = tmp_path
@@ -90,6 +91,7 @@ def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> No
         f"True __main__ {tmp_path} 1",
         "0 0",
         f"['/dev/null', '{log}', '{log}']",
+        "500",
     ]
     assert (tmp_path / "procs").read_text() == "0"
 
