@@ -39,7 +39,7 @@ class Connection:
         self._orphan_s = orphan_s
         self._up: dict[str, object] | None = None
         self._socket: socket.socket | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come while its thread sends, and end the process
         self.stop_asked: float | None = None
         """when this process was asked to stop, in seconds of `time.monotonic`"""
         self.meeting: tuple[str, int] | None = None
@@ -167,6 +167,6 @@ class Connection:
     def _close_in_child(self) -> None:
         """Called in a fork, such as a loader's worker: drop the connection, which belongs to the parent."""
         inherited, self._socket = self._socket, None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if inherited is not None:
             os.close(inherited.detach())

@@ -21,6 +21,18 @@ pytestmark = pytest.mark.torch
 LEDGER = SCRIPTS / "ledger.py"
 LONG: dict[str, Any] = {"EPOCHS": 10_000, "PACE": 0.01}
 LOST = 75
+SIGNALLED = """
+import os, signal, torch, hopjob
+from hopjob.agent.connection import Connection
+plain = Connection._write
+def write(connection, message):
+    if "up" in message:
+        os.kill(os.getpid(), signal.SIGTERM)
+    plain(connection, message)
+Connection._write = write
+model = torch.nn.Linear(1, 1)
+hopjob.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+"""
 
 
 def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path: Path) -> None:
@@ -336,6 +348,14 @@ def small_disk(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 REFUSED = 'import urllib.request; urllib.request.urlopen("http://127.0.0.1:9/data")'
+
+
+def test_a_signal_while_a_message_is_sent_ends_the_rank(tmp_path: Path) -> None:
+    (tmp_path / "signalled.py").write_text(SIGNALLED)
+    with Agent(tmp_path) as agent:
+        [rank] = agent.start("signalled.py")
+        assert rank.process.wait(20.0) == 0
+        assert rank.last_word() == {"stopped": {"samples": 0.0}}
 
 
 def test_a_connection_of_the_script_that_is_refused_is_its_own_failure(tmp_path: Path) -> None:
