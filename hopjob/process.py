@@ -82,9 +82,9 @@ class Process:
         self.meet(float(progress.trained), elastic=True)
         self.progress = progress
 
-    def meet(self, samples: float, *, elastic: bool) -> None:
+    def meet(self, samples: float, *, elastic: bool, joins: bool = True) -> None:
         self.ending.samples = samples
-        if not self.rendezvous.wait_until_all_up(samples, elastic=elastic):
+        if not self.rendezvous.wait_until_all_up(samples, elastic=elastic, joins=joins):
             self.ending.stopped()
 
     def begin_watched(self) -> None:
@@ -106,8 +106,10 @@ class Process:
             self.profile.script_ended()
         if not self.attached and self.connection.stop_asked is not None:  # it may have saved, and then obeyed
             self.ending.report_and_exit("stopped", {"samples": None})
-        if not self.attached and self.order.needs_attach:
+        if self.progress is None and self.order.needs_attach:
             self.ending.report_and_exit("failed", {"reason": orders.WITHOUT_ATTACH}, FAILED)
+        if self.progress is None and self.attached:  # it has not called `attach`: what never began cannot end
+            self.meet(self.ending.samples, elastic=True, joins=False)
         self.ending.report_and_exit("completed", {"samples": self.samples})
 
     def _ended_by_itself(self) -> None:

@@ -25,10 +25,11 @@ class Rendezvous:
         """what this rank reported as it came up; empty: nothing yet"""
         self.store: Any = None
 
-    def wait_until_all_up(self, samples: float, *, elastic: bool) -> bool:
+    def wait_until_all_up(self, samples: float, *, elastic: bool, joins: bool = True) -> bool:
         """Report that this rank is up, and wait for the address. False: the process is to stop.
 
-        A rank that is up and turns out to be elastic reports again, and goes on.
+        A rank that is up and turns out to be elastic reports again, and goes on. `joins`: whether it will
+        connect to the others, or has nothing to train.
         """
         if not self._order.socket:
             return True
@@ -37,7 +38,7 @@ class Rendezvous:
                 self._report({**self._reported, "samples": samples, "elastic": True})
             return True
         alone = self._order.profile is not None
-        if self._order.ranks > 1 and self._order.rank == 0 and not alone:
+        if joins and self._order.ranks > 1 and self._order.rank == 0 and not alone:
             self.store = dist.TCPStore(
                 LOCALHOST, 0, self._order.ranks, True, timeout=JOIN_TIMEOUT, wait_for_workers=False
             )
@@ -45,7 +46,8 @@ class Rendezvous:
         self._report({"port": port, "samples": samples, "elastic": elastic})
         if not alone and not self._connection.wait_for_meeting():
             return False
-        self._set_environment()
+        if joins:
+            self._set_environment()
         return True
 
     def _report(self, up: dict[str, object]) -> None:

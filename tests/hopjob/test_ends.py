@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hopjob.agent import SCRIPTS, Agent, kill, until
+from tests.hopjob.agent import SCRIPTS, Agent, go, kill, until
 
 pytestmark = pytest.mark.torch
 
@@ -84,6 +84,20 @@ def test_processes_that_a_script_spawns_find_it(tmp_path: Path, *, forks: bool) 
         [rank] = agent.run("train.py")
         assert rank.end() == 0, rank.output()
         assert rank.output() == "spawned\n"
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_script_that_ends_before_it_attaches_begins_first(tmp_path: Path, world: int) -> None:
+    """One that finds that nothing is left to do, for instance."""
+    (tmp_path / "done.py").write_text("import hopjob, sys; sys.exit(0)")
+    with Agent(tmp_path) as agent:
+        ranks = agent.start("done.py", world)
+        for rank in ranks:
+            rank.wait_for("up")
+            assert rank.said("completed") == []
+        go(ranks)
+        assert [rank.end() for rank in ranks] == [0] * world
+        assert all(rank.said("completed") for rank in ranks)
 
 
 def test_a_script_that_hangs_in_an_exit_handler_can_be_killed(tmp_path: Path) -> None:

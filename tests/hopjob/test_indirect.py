@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.hopjob.agent import SCRIPTS, Agent, stop
+from tests.hopjob.agent import SCRIPTS, Agent, go, stop
 
 pytestmark = pytest.mark.torch
 
@@ -51,9 +51,12 @@ def test_a_script_that_does_not_attach_fails_at_its_first_update(tmp_path: Path,
         assert "iteration" not in rank.output()
 
 
-def test_a_script_that_does_not_train_completes_no_copy(tmp_path: Path) -> None:
-    (tmp_path / "nothing.py").touch()
+@pytest.mark.parametrize("text", ["", "import hopjob"])
+def test_a_script_that_does_not_train_completes_no_copy(tmp_path: Path, text: str) -> None:
+    (tmp_path / "nothing.py").write_text(text)
     with Agent(tmp_path) as agent:
-        [rank] = agent.run(tmp_path / "nothing.py", **COPY)
+        [rank] = agent.start(tmp_path / "nothing.py", **COPY)
+        if not text:
+            go([rank])
         assert rank.end() == 1
         assert NOTHING in rank.last_word()["failed"]["reason"]
