@@ -31,8 +31,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     uuid: str
     name: str
-    memory: float
-    """bytes"""
+    memory: float | None
+    """bytes; None: it has no memory of its own, but shares the machine's"""
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +88,18 @@ class Nvml:
                 Device(
                     uuid=lib.nvmlDeviceGetUUID(handle),
                     name=lib.nvmlDeviceGetName(handle),
-                    memory=float(lib.nvmlDeviceGetMemoryInfo(handle).total),
+                    memory=self._memory(handle),
                 )
                 for handle in handles
             )
         except lib.NVMLError as error:
             raise NoNvml(f"NVML: {error}") from None
+
+    def _memory(self, handle: Any) -> float | None:  # noqa: ANN401 - a pointer of the library
+        try:
+            return float(self._lib.nvmlDeviceGetMemoryInfo(handle).total)
+        except self._lib.NVMLError_NotSupported:
+            return None
 
     def read(self, uuid: str) -> GpuReading:
         lib = self._lib

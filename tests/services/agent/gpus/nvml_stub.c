@@ -71,10 +71,12 @@ int nvmlDeviceGetName(void *device, char *text, unsigned length) {
 }
 typedef struct { unsigned long long total, free, used; } Memory;
 int nvmlDeviceGetMemoryInfo(void *device, Memory *m) {
+  if (!of(device)->memory) return NOT_SUPPORTED; /* as of a GPU that shares the machine's memory */
   m->total = of(device)->memory; m->used = of(device)->used; m->free = m->total - m->used; return SUCCESS;
 }
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } MemoryV2;
 int nvmlDeviceGetMemoryInfo_v2(void *device, MemoryV2 *m) {
+  if (!of(device)->memory) return NOT_SUPPORTED;
   m->total = of(device)->memory; m->used = of(device)->used; return SUCCESS;
 }
 typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; } Process;

@@ -14,6 +14,13 @@ def test_devices_have_name_memory_and_uuid(driver_of: DriverOf) -> None:
     assert (found[1].name, found[1].memory) == ("NVIDIA H200", 141 * GIB)
 
 
+def test_a_gpu_may_have_no_memory_of_its_own(driver_of: DriverOf) -> None:
+    driver_of([StubGpu(uuid=uuid(0), name="NVIDIA GB10", memory=0, utilisation=40)])
+    nvml = Nvml()
+    assert [device.memory for device in nvml.devices()] == [None]
+    assert (nvml.read(uuid(0)).memory_used, nvml.read(uuid(0)).utilisation) == (0.0, 40)
+
+
 def test_a_reading_has_all_that_is_judged_by(driver_of: DriverOf) -> None:
     driver_of(
         [
