@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-OF_A_GROUP = ("lr", "initial_lr", "max_lr", "min_lr")
+OF_A_GROUP = ("lr", "initial_lr", "max_lr", "min_lr", "swa_lr")
 OF_A_SCHEDULE = ("base_lrs", "max_lrs", "min_lrs", "_last_lr", "eta_min")
 
 

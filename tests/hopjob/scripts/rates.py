@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import nn
-from torch.optim import SGD, lr_scheduler
+from torch.optim import SGD, lr_scheduler, swa_utils
 
 from hopjob.state import rates
 
@@ -41,6 +41,7 @@ KINDS: dict[str, Callable[[SGD], lr_scheduler.LRScheduler]] = {
     "cosine to a least rate": lambda made: lr_scheduler.CosineAnnealingLR(made, 20, eta_min=0.02),
     "restarts": lambda made: lr_scheduler.CosineAnnealingWarmRestarts(made, 6, eta_min=0.02),
     "cycle": lambda made: lr_scheduler.OneCycleLR(made, [0.1, 0.4], total_steps=30),
+    "averaged": lambda made: swa_utils.SWALR(made, [0.05, 0.2], anneal_epochs=8),
     "sequence": sequence,
 }
 
