@@ -16,8 +16,11 @@ OF_A_SCHEDULE = ("base_lrs", "max_lrs", "min_lrs", "_last_lr", "eta_min")
 
 
 def base(optimizer: torch.optim.Optimizer) -> float:
-    """The rate that the script set, without its schedule: the first that is not 0, since some begin at 0."""
-    rates = (float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups)
+    """The rate that the script set, without its schedule: the first that is not 0, since some begin at 0.
+
+    0: an optimizer without a rate, which works it out by itself, as Adafactor can.
+    """
+    rates = (float(group.get("initial_lr", group.get("lr")) or 0.0) for group in optimizer.param_groups)
     return next(filter(None, rates), 0.0)
 
 
@@ -36,6 +39,8 @@ def scale(thing: object, factor: float) -> None:
 def _scaled(rate: object, factor: float) -> object:
     if isinstance(rate, (list, tuple)):
         return [_scaled(one, factor) for one in rate]
+    if rate is None:
+        return None
     if isinstance(rate, torch.Tensor):  # changed in place, where compiled optimizers read it
         return rate.mul_(factor)
     return rate * factor  # type: ignore[operator]
@@ -58,7 +63,7 @@ class Rate:
         self._step, self._left = 1.0, 0
 
     def go_to(self, wanted: float, *, updates: int) -> None:
-        if not self.now:  # a script that begins at 0 sets its rate by hand
+        if not self.now:  # a script that begins at 0 sets its rate by hand, and some optimizers have none
             return
         factor = wanted / self.now
         if factor > 1 and updates > 1:

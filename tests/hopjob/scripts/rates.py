@@ -85,6 +85,12 @@ rate = rates.Rate([by_hand], now=rates.base(by_hand))
 rate.go_to(0.2, updates=4)
 rate.updated()
 assert by_hand.param_groups[0]["lr"] == 0.0
+by_itself = optimizer()
+by_itself.param_groups[0]["lr"] = None
+rates.Rate([by_itself], now=rates.base(by_itself)).go_to(0.2, updates=1)
+assert [group["lr"] for group in by_itself.param_groups] == [None, 0.2]
+by_itself.param_groups[1]["lr"] = None
+assert rates.base(by_itself) == 0.0
 model = nn.Linear(2, 2)
 partly = SGD([{"params": [model.weight], "lr": 0.0}, {"params": [model.bias], "lr": 0.4}])
 rates.Rate([partly], now=rates.base(partly)).go_to(0.2, updates=1)
