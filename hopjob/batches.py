@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -149,10 +150,15 @@ def check_parts(dataset: object, batch_sampler: object) -> None:
 
 def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
     """The batch, with its tensors on the device."""
-    if hasattr(batch, "to"):
+    if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
+    if hasattr(batch, "to"):
+        return batch.to(device)
     if isinstance(batch, dict):
-        return type(batch)({key: to_device(one, device) for key, one in batch.items()})
+        moved = copy.copy(batch)  # of its own kind, which may want more than its items
+        for key, one in batch.items():
+            moved[key] = to_device(one, device)
+        return moved
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(to_device(one, device) for one in batch))
     if isinstance(batch, (list, tuple)):
