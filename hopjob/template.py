@@ -2,7 +2,8 @@
 
 It reads and writes lines of JSON. In: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`. Out: once
 `{"ready": {"pid"}}`, then `{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and
-`{"gone": {"pid", "code"}}`.
+`{"gone": {"pid", "code"}}`. Once `{"outdated": {}}` if other libraries are installed than it has imported: it
+forks no more, and ends with its last fork.
 
 A fork becomes an ordinary process with its own session, environment, folder and output, and runs what
 `python -m hopjob ARGV` would run. The template never uses a GPU. When its input ends, it ends; forks go on.
@@ -19,6 +20,7 @@ import signal
 import sys
 import tempfile
 import warnings
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -36,10 +38,16 @@ FAILED, CANNOT_START = 1, 127
 """exit codes; the second is that of the agent's `enter` too, if a job's folder or program is missing"""
 OOM_SCORE = "500"
 """as in `enter`: the kernel kills jobs before the agent when memory runs out"""
+LIBRARIES = ("torch", "numpy")
+"""modules whose files, and the folders in which they are installed, show whether something was installed"""
 
 
 class Template:
     def __init__(self) -> None:
+        self._imported = _stamps()
+        self._outdated = False
+        self._forks: set[int] = set()
+        """pids of the forks that run"""
         self._wake_read, self._wake_write = os.pipe()
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
@@ -57,7 +65,7 @@ class Template:
             ready, _, _ = select.select([0, self._wake_read], [], [])
             if self._wake_read in ready:
                 os.read(self._wake_read, BLOCK)
-                _reap()
+                self._reap()
             if 0 in ready:
                 read = os.read(0, BLOCK)
                 if not read:
@@ -65,8 +73,16 @@ class Template:
                 *lines, text = (text + read).split(b"\n")
                 for line in lines:
                     self._fork(json.loads(line)["fork"])
+            if self._outdated and not self._forks:
+                return
 
     def _fork(self, order: dict[str, Any]) -> None:
+        if not self._outdated and _stamps() != self._imported:
+            self._outdated = True
+            _send("outdated")
+        if self._outdated:
+            _send("unforked", id=order["id"], reason="other libraries are installed by now")
+            return
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of threads; numerical libraries survive forks
@@ -76,7 +92,19 @@ class Template:
             return
         if pid == 0:
             self._become(order)
+        self._forks.add(pid)
         _send("forked", id=order["id"], pid=pid)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            self._forks.discard(pid)
+            _send("gone", pid=pid, code=os.waitstatus_to_exitcode(status))
 
     def _become(self, order: dict[str, Any]) -> NoReturn:
         code = FAILED
@@ -141,15 +169,19 @@ def _title(environment: dict[str, str], argv: list[str]) -> str:
     return " ".join(["hopjob", *placement.split(), f"rank {environment.get('RANK', '0')}:", *argv])
 
 
-def _reap() -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not pid:
-            return
-        _send("gone", pid=pid, code=os.waitstatus_to_exitcode(status))
+def _stamps() -> dict[str, tuple[int, ...]]:
+    """Signatures of the libraries and of their folders, by path; (): there is no such file."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES)
+    paths = [Path(file) for file in files if file]
+    return {str(path): _stamp(path) for file in paths for path in (file, file.parents[1])}
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _send(kind: str, **value: object) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ import pytest
 
 from tests.hopjob.agent import SCRIPTS, Agent, Rank, go, surroundings, until
 from tests.hopjob.forks import begun
+from tests.paths import ROOT
+from tests.torch_python import torch_python
 
 pytestmark = pytest.mark.torch
 
 
 class Template:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **environment: object) -> None:
         self.folder = folder
-        environment = {**surroundings(), "SECRET": "of the template"}
-        self.process = begun(environment)
+        self.process = begun({**surroundings(), "SECRET": "of the template", **environment})
         assert self.hear("ready")["pid"] == self.process.pid
 
     def hear(self, word: str) -> dict[str, Any]:
@@ -31,6 +33,12 @@ class Template:
 
     def fork(self, *argv: object, **order: Any) -> int:  # noqa: ANN401 - JSON
         """Process id of the fork."""
+        self.ask(*argv, **order)
+        forked = self.hear("forked")
+        assert forked["id"] == 7
+        return int(forked["pid"])
+
+    def ask(self, *argv: object, **order: Any) -> None:  # noqa: ANN401 - JSON
         what = {
             "id": 7,
             "argv": [str(one) for one in argv],
@@ -40,9 +48,6 @@ class Template:
             "enter": ["/nonexistent/cgroup.procs", str(self.folder / "procs")],
         }
         self.write(json.dumps({"fork": {**what, **order}}) + "\n")
-        forked = self.hear("forked")
-        assert forked["id"] == 7
-        return int(forked["pid"])
 
     def write(self, text: str) -> None:
         assert self.process.stdin is not None
@@ -160,3 +165,26 @@ def test_forks_outlive_their_template(tmp_path: Path) -> None:
     # A fork makes its log, maybe after its template has ended.
     until(lambda: (tmp_path / "log").exists() and "runs" in template.log)
     os.kill(pid, signal.SIGKILL)
+
+
+def test_a_template_ends_with_its_forks_once_other_libraries_are_installed(tmp_path: Path) -> None:
+    """A fork would run what was imported before, with files that are imported now."""
+    find = [str(torch_python()), "-c", "import torch; print(torch.__path__[0])"]
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "torch").symlink_to(subprocess.check_output(find, text=True).strip())
+    (tmp_path / "script.py").write_text("import time\ntime.sleep(600)\n")
+    template = Template(tmp_path, PYTHONPATH=f"{site}:{ROOT}")
+    pid = template.fork(tmp_path / "script.py")
+    (site / "torch-99.dist-info").mkdir()
+    template.ask(tmp_path / "script.py")
+    assert template.hear("outdated") == {}
+    assert template.hear("unforked")["id"] == 7
+    template.ask(tmp_path / "script.py")
+    assert template.hear("unforked")["id"] == 7
+    os.kill(pid, signal.SIGKILL)
+    assert template.hear("gone") == {"pid": pid, "code": -signal.SIGKILL}
+    assert template.process.wait() == 0
+    for pipe in (template.process.stdin, template.process.stdout):
+        assert pipe is not None
+        pipe.close()

@@ -46,6 +46,8 @@ class Template:
 
     def __init__(self, process: Process) -> None:
         self.ended = False
+        self.outdated = False
+        """whether other libraries are installed than it has imported; then it forks no more"""
         self._process = process
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._forked: dict[int, asyncio.Future[Fork]] = {}
@@ -93,7 +95,7 @@ class Template:
         await asyncio.wait({self._reading})
 
     def _send(self, **message: object) -> None:
-        if self._process.stdin is None or self._process.stdin.is_closing():
+        if self.ended or self.outdated or self._process.stdin is None or self._process.stdin.is_closing():
             raise NoTemplate(ENDED)
         self._process.stdin.write(msgspec.json.encode(message) + b"\n")
 
@@ -115,6 +117,8 @@ class Template:
                     _end_fork(pid)
                 else:
                     waiting.set_result(Fork(pid, code))
+            case {"outdated": _}:
+                self.outdated = True
             case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
                 _fail(self._forked.pop(number), reason)
             case {"gone": {"pid": int(pid), "code": int(code)}} if pid in self._codes:
@@ -153,11 +157,16 @@ class Templates:
     def __init__(self, plugin: str, environ: dict[str, str]) -> None:
         self._environ = environ | {"PYTHONPATH": plugin}
         self._made: dict[str, asyncio.Task[Template | None]] = {}
+        self._outdated: list[Template] = []
+        """those that were replaced, and perhaps have forks"""
 
     async def of(self, interpreter: str) -> Template | None:
         """The template of an interpreter (an absolute path), once it is ready; None if there is none."""
         made = self._made.get(interpreter)
-        if made is None or (made.done() and (was := made.result()) and was.ended):
+        was = made.result() if made is not None and made.done() else None
+        if was is not None and was.outdated:
+            self._outdated = [each for each in (*self._outdated, was) if not each.ended]
+        if made is None or (was is not None and (was.ended or was.outdated)):
             self._made[interpreter] = asyncio.create_task(self._open(interpreter))
         return await asyncio.shield(self._made[interpreter])
 
@@ -167,6 +176,8 @@ class Templates:
             await asyncio.wait({making})
             if not making.cancelled() and (template := making.result()):
                 await template.close()
+        for template in self._outdated:
+            await template.close()
 
     async def _open(self, interpreter: str) -> Template | None:
         template = None

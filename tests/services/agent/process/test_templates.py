@@ -12,7 +12,7 @@ import pytest
 from services.agent.process import templates
 from services.agent.process.kernel.spawning import ProcessSpec
 from services.agent.process.launch import Script
-from services.agent.process.templates import Template, Templates
+from services.agent.process.templates import NoTemplate, Template, Templates
 from tests.services.agent.process.process_bench import LIMIT_S
 
 LATE = """
@@ -77,6 +77,39 @@ import json, sys
 print(json.dumps({"ready": {"pid": 0}}), flush=True)
 sys.stdin.read()
 """
+
+
+OUTDATED = """
+import json, sys
+def say(**word):
+    print(json.dumps(word), flush=True)
+say(ready={"pid": 0})
+order = json.loads(sys.stdin.readline())["fork"]
+say(outdated={})
+say(unforked={"id": order["id"], "reason": "other libraries are installed"})
+sys.stdin.read()
+"""
+
+
+async def test_a_template_of_other_libraries_than_are_installed_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "hopjob").mkdir()
+    (tmp_path / "hopjob" / "__init__.py").touch()
+    (tmp_path / "hopjob" / "template.py").write_text(OUTDATED)
+    start = ProcessSpec(command=(), environment=os.environ, folder="/", log=tmp_path / "log")
+    forking = Templates(str(tmp_path), dict(os.environ))
+    first = await forking.of(sys.executable)
+    assert first is not None
+    assert await forking.of(sys.executable) is first
+    for _ in range(2):
+        with pytest.raises(NoTemplate):
+            await first.fork(Script("python", (), ("train.py",)), start)
+    second = await forking.of(sys.executable)
+    assert second is not None
+    assert second is not first
+    assert not first.ended, "it waits for its forks"
+    await forking.close()
+    assert first.ended
+    assert second.ended
 
 
 async def test_files_of_the_agents_folder_are_no_modules_of_its_templates(
