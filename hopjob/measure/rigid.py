@@ -117,7 +117,10 @@ class Rigid:
             time.sleep(SYNC_EVERY_S)
             rows = {which: (data_s, unhidden_s) for which, data_s, unhidden_s in list(self._probes)}
             if self._rendezvous.store is not None:
-                self._rendezvous.store.set(_key(self._order.rank), json.dumps(rows))
+                try:
+                    self._rendezvous.store.set(_key(self._order.rank), json.dumps(rows))
+                except RuntimeError:
+                    return  # rank 0 has ended before this rank, and its store with it
             if self._last[0] > WARM and not self._over:
                 self._report(rows)
 

@@ -186,3 +186,11 @@ def test_overhead_is_small(tmp_path: Path, world: int) -> None:
         print(ranks[0].output())
         ratio = float(ranks[0].output().rpartition("ratio ")[2].split()[0])
     assert ratio < 1.1
+
+
+def test_a_rank_that_outlives_rank_0_prints_no_error(tmp_path: Path) -> None:
+    (tmp_path / "outlives.py").write_text("import os, time; time.sleep(3 * int(os.environ['RANK']))")
+    with Agent(tmp_path) as agent:
+        ranks = agent.run("outlives.py", 2)
+        assert [rank.end() for rank in ranks] == [0, 0]
+        assert "Traceback" not in ranks[1].output()
