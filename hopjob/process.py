@@ -30,7 +30,9 @@ class Process:
         writer = order.node if order.copy else ""
         self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
         self.connection = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
-        self.rendezvous = Rendezvous(order, self.connection)
+        # Ranks of a command that is no Python script, such as a shell line with one, know where to meet.
+        port = 0 if launched else int(os.environ.get("MASTER_PORT") or 0)
+        self.rendezvous = Rendezvous(order, self.connection, port=port)
         self.ending = Ending(self.connection, order.last, ranks=order.ranks)
         self.ending.samples = self._saved_samples()
         self.connection.open()

@@ -19,8 +19,9 @@ LOCALHOST = "127.0.0.1"
 class Rendezvous:
     """One rank's part: report that it is up, wait for the address, join. Without an agent torch does this."""
 
-    def __init__(self, order: Order, connection: Connection) -> None:
-        self._order, self._connection = order, connection
+    def __init__(self, order: Order, connection: Connection, *, port: int = 0) -> None:
+        """`port`: at which all know rank 0 by now; 0: rank 0 takes any and reports it."""
+        self._order, self._connection, self._port = order, connection, port
         self._reported: dict[str, object] = {}
         """what this rank reported as it came up; empty: nothing yet"""
         self.store: Any = None
@@ -40,7 +41,7 @@ class Rendezvous:
         alone = self._order.profile is not None
         if joins and self._order.ranks > 1 and self._order.rank == 0 and not alone:
             self.store = dist.TCPStore(
-                LOCALHOST, 0, self._order.ranks, True, timeout=JOIN_TIMEOUT, wait_for_workers=False
+                LOCALHOST, self._port, self._order.ranks, True, timeout=JOIN_TIMEOUT, wait_for_workers=False
             )
         port = self.store.port if self.store is not None else None
         self._report({"port": port, "samples": samples, "elastic": elastic})

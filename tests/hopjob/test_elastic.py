@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.runtime.process.ports import HeldPorts
 from tests.hopjob.agent import SCRIPTS, Agent, Rank, go, kill, stop
 from tests.hopjob.ledgers import learning_rates, losses, trained
 
@@ -126,6 +127,17 @@ def test_a_script_that_is_not_launched_by_us_says_that_it_is_complete(tmp_path: 
         ranks = agent.start(LEDGER, 2, launched=False, EPOCHS=1)
         go(ranks)
         assert [rank.end() for rank in ranks] == [0, 0]
+        assert ranks[0].said("completed") == [{"samples": float(DATASET)}]
+
+
+def test_ranks_of_a_command_that_is_no_script_meet_where_the_agent_says(tmp_path: Path) -> None:
+    [port] = HeldPorts("").ports
+    with Agent(tmp_path) as agent:
+        ranks = agent.start(LEDGER, 2, launched=False, EPOCHS=1, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+        for rank in ranks:
+            rank.wait_for("up")
+            rank.tell(go={"host": "127.0.0.1", "port": port})
+        assert [rank.process.wait(60.0) for rank in ranks] == [0, 0]
         assert ranks[0].said("completed") == [{"samples": float(DATASET)}]
 
 
