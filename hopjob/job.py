@@ -170,8 +170,9 @@ class Job:
                 self._accumulation.end()
             if self.ends_epoch:
                 self._progress.end_epoch(source.size)
-            self._after(updated=self._progress.updates > before)
-            if self._progress.trained >= total and self._process.order.profile is None:
+            over = self._progress.trained >= total and self._process.order.profile is None
+            self._after(updated=self._progress.updates > before, over=over)
+            if over:
                 return
         if not left:
             self._progress.end_epoch(source.size)
@@ -189,10 +190,10 @@ class Job:
         if number % share.own == 0:
             self._progress.give(share.step)
 
-    def _after(self, *, updated: bool) -> None:
+    def _after(self, *, updated: bool, over: bool) -> None:
         if updated:
             data_s, self._data_s, self._idle = self._data_s, 0.0, 0
-            self._steps.updated(data_s)
+            self._steps.updated(data_s, over=over)
             return
         self._idle += 1
         if self._idle > IDLE_BATCHES_MAX:

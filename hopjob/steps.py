@@ -34,16 +34,20 @@ class Steps:
         if self._ranks > 1 and model is not None:
             self._time_exchanges()
 
-    def updated(self, data_s: float) -> None:
-        """Called after an update; `data_s`: seconds that it waited for its data."""
+    def updated(self, data_s: float, *, over: bool) -> None:
+        """Called after an update; `data_s`: seconds that it waited for its data.
+
+        `over`: it was the last one. Then an order to stop comes too late: the job would start again elsewhere
+        and train on nothing.
+        """
         self._state.rate.updated()
         due = self._sync.step()
         if self._sync.probing and self._model is not None:
             self._probe()
         self._data_s = data_s
         if due:
-            self._synchronise()
-        elif self._overdue():
+            self._synchronise(over=over)
+        elif self._overdue() and not over:
             self.stop_alone()
 
     def stop_alone(self) -> None:
@@ -57,12 +61,12 @@ class Steps:
         asked = self._process.connection.stop_asked
         return asked is not None and time.monotonic() - asked > PATIENCE_S
 
-    def _synchronise(self) -> None:
+    def _synchronise(self, *, over: bool) -> None:
         asked = self._process.connection.stop_asked is not None
         found = self._sync.exchange(stop=asked, save=self._state.checkpoint_due())
         if self._model is not None:
             self._observed(found)
-        if found.stop:
+        if found.stop and not over:
             self._save("stop")
             self._process.ending.stopped()
         if found.save:

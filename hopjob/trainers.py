@@ -126,8 +126,9 @@ class TrainerSession:
         """Count an update; returns whether the training is over."""
         goal = self._process.order.goal
         self.progress.update()
-        self._steps.updated(0.0)
-        return goal is not None and self.progress.trained >= goal
+        over = goal is not None and self.progress.trained >= goal
+        self._steps.updated(0.0, over=over)
+        return over
 
     def check(self) -> None:
         """For evaluations: obey an order to stop, in rank 0."""

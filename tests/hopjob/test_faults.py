@@ -21,6 +21,17 @@ pytestmark = pytest.mark.torch
 LEDGER = SCRIPTS / "ledger.py"
 LONG: dict[str, Any] = {"EPOCHS": 10_000, "PACE": 0.01}
 LOST = 75
+LAST = """
+import os, signal, torch, hopjob
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+job = hopjob.attach(model, optimizer)
+for (x,) in job.batches(DataLoader(TensorDataset(torch.ones(8, 1)), batch_size=8)):
+    os.kill(os.getpid(), signal.SIGTERM)
+    job.model(x).sum().backward()
+    optimizer.step()
+"""
 SIGNALLED = """
 import os, signal, torch, hopjob
 from hopjob.agent.connection import Connection
@@ -356,6 +367,16 @@ def test_a_signal_while_a_message_is_sent_ends_the_rank(tmp_path: Path) -> None:
         [rank] = agent.start("signalled.py")
         assert rank.process.wait(20.0) == 0
         assert rank.last_word() == {"stopped": {"samples": 0.0}}
+
+
+def test_a_stop_in_the_last_update_comes_too_late(tmp_path: Path) -> None:
+    """The job would wait in the queue to train on nothing."""
+    (tmp_path / "last.py").write_text(LAST)
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run("last.py", HOPJOB_SAMPLES=8)
+        assert rank.end() == 0
+        assert rank.last_word() == {"completed": {"samples": 8.0}}
+        assert [one["samples"] for one in rank.said("saved")] == [8]
 
 
 def test_a_connection_of_the_script_that_is_refused_is_its_own_failure(tmp_path: Path) -> None:
