@@ -113,10 +113,11 @@ def _of_file(path: str, devices: Sequence[Device], why_not: str) -> Machine:
         raise fault(path, "$.gpus", f"slots of type {file.gpu_type} have no UUIDs: give their number")
     uuids = tuple(gpu.uuid for gpu in file.gpus)
     known = {device.uuid for device in devices}
+    some_unknown = any(device.fault for device in devices)  # may be in the file; the watch withholds it
     for index, uuid in enumerate(uuids):
         if uuid in uuids[:index]:
             raise fault(path, f"$.gpus[{index}].uuid", f"{uuid} is given twice")
-        if uuid not in known:
+        if uuid not in known and not some_unknown:
             reason = "" if devices else f" ({why_not})"
             raise fault(path, f"$.gpus[{index}].uuid", f"this machine has no GPU {uuid}{reason}")
     return Machine(file=file, uuids=uuids)
@@ -131,11 +132,14 @@ def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
         raise UnfitMachine(
             f"{file.gpus} GPUs of {file.gpu_type} are asked for, and the machine has {len(devices)}"
         )
-    return Machine(file=file, uuids=tuple(device.uuid for device in devices[: file.gpus]))
+    chosen = devices[: file.gpus]
+    _check(chosen)
+    return Machine(file=file, uuids=tuple(device.uuid for device in chosen))
 
 
 def _of_devices(settings: Settings, devices: Sequence[Device]) -> Machine:
     """The GPUs of the most frequent type, since a node has GPUs of one type."""
+    _check(devices)
     types = [gpu_type_of(device.name) for device in devices]
     chosen = max(types, key=types.count)
     ours = [device for device, gpu_type in zip(devices, types, strict=True) if gpu_type == chosen]
@@ -147,6 +151,16 @@ def _of_devices(settings: Settings, devices: Sequence[Device]) -> Machine:
         uuids=tuple(device.uuid for device in ours),
         left_out=f"{len(devices) - len(ours)} of {', '.join(others)}" if others else "",
     )
+
+
+def _check(devices: Sequence[Device]) -> None:
+    """Raises UnfitMachine for a GPU that cannot be reached: without it the others had other indices."""
+    for index, device in enumerate(devices):
+        if device.fault:
+            raise UnfitMachine(
+                f"GPU {index} of this machine cannot be reached ({device.fault}): "
+                "repair it, or list the UUIDs of the others in a node file"
+            )
 
 
 def _cores() -> int:

@@ -33,6 +33,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     memory: float | None
     """bytes; None: it has no memory of its own, but shares the machine's"""
+    fault: str = ""
+    """why the driver cannot reach it, in which case neither its UUID nor its name is known; empty: it can"""
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,19 +83,23 @@ class Nvml:
 
     def devices(self) -> tuple[Device, ...]:
         """All GPUs, in the order of their bus addresses. Raises NoNvml."""
+        try:
+            count = self._lib.nvmlDeviceGetCount()
+        except self._lib.NVMLError as error:
+            raise NoNvml(f"NVML: {error}") from None
+        return tuple(map(self._device, range(count)))
+
+    def _device(self, index: int) -> Device:
         lib = self._lib
         try:
-            handles = [lib.nvmlDeviceGetHandleByIndex(index) for index in range(lib.nvmlDeviceGetCount())]
-            return tuple(
-                Device(
-                    uuid=lib.nvmlDeviceGetUUID(handle),
-                    name=lib.nvmlDeviceGetName(handle),
-                    memory=self._memory(handle),
-                )
-                for handle in handles
+            handle = lib.nvmlDeviceGetHandleByIndex(index)
+            return Device(
+                uuid=lib.nvmlDeviceGetUUID(handle),
+                name=lib.nvmlDeviceGetName(handle),
+                memory=self._memory(handle),
             )
         except lib.NVMLError as error:
-            raise NoNvml(f"NVML: {error}") from None
+            return Device(uuid="", name="", memory=None, fault=str(error))
 
     def _memory(self, handle: Any) -> float | None:  # noqa: ANN401 - a pointer of the library
         try:

@@ -53,7 +53,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
   load();
   if (index >= count) return INVALID;
   *device = (void *)(unsigned long)(index + 1);
-  return SUCCESS;
+  return gpus[index].lost ? LOST : SUCCESS;
 }
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
   load();

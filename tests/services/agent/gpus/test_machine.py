@@ -118,3 +118,19 @@ def test_gpus_that_are_not_there_or_twice_are_refused(driver_of: DriverOf, tmp_p
         machine_of(Settings(node_file=node_file(tmp_path, gpus=[{"uuid": uuid(0)}] * 2)))
     with pytest.raises(InvalidFile, match="slots of type cpu have no UUIDs"):
         machine_of(Settings(node_file=node_file(tmp_path, gpu_type="cpu")))
+
+
+@pytest.mark.parametrize("settings", [{}, {"gpus": "v100:3"}])
+def test_a_gpu_that_cannot_be_reached_is_neither_counted_nor_left_out(
+    driver_of: DriverOf, settings: dict[str, str]
+) -> None:
+    """By their number GPUs were taken on trust, and none was watched any more."""
+    driver_of([*gpus(2), StubGpu(uuid=uuid(2), lost=True), *gpus(4)[3:]])
+    with pytest.raises(UnfitMachine, match=r"GPU 2 of this machine cannot be reached \(.*\): repair it"):
+        machine(**settings)
+    assert machine(gpus="v100:2").uuids == (uuid(0), uuid(1))
+
+
+def test_a_node_file_may_name_a_gpu_that_cannot_be_reached(driver_of: DriverOf, tmp_path: Path) -> None:
+    driver_of([StubGpu(uuid=uuid(0), lost=True), *gpus(2)[1:]])
+    assert machine(node_file=node_file(tmp_path)).uuids == (uuid(1), uuid(0))
