@@ -8,7 +8,6 @@ from schemas.ids import NodeId
 from schemas.measurements import Stretch
 from services.agent.process.gang.messages import ObservedMessage
 from services.agent.tasks import Observed
-from shared.domain.sums import plain_sum
 
 ITERATIONS_MAX = 32
 """newest iterations of each rank whose times an observation holds"""
@@ -23,29 +22,26 @@ class Stretches:
         self._order = order
         self._stretch_s = every_s
         self._before_s = 0.0
-        self._ran: list[tuple[float, float]] = []
-        """(seconds run, samples done) by message, since the stretch began"""
+        self._ran_s = self._samples = 0.0
+        """seconds run and samples done, since the stretch began"""
         self._data_s: dict[int, deque[float]] = {}
         self._wait_s: dict[int, deque[float]] = {}
 
     def add(self, message: ObservedMessage) -> Observed | None:
         """The observation, if the stretch is now long enough."""
-        self._ran.append((message.seconds, message.iterations * message.batch))
+        self._ran_s += message.seconds
+        self._samples += message.iterations * message.batch
         ranks = self._order.gang.gpus
         _extend(self._data_s, message.data_s[:ranks])
         _extend(self._wait_s, message.wait_s[:ranks])
-        return self._cut() if self._seconds >= self._stretch_s else None
+        return self._cut() if self._ran_s >= self._stretch_s else None
 
     def rest(self) -> Observed | None:
         """The observation of the stretch that the gang's end cuts short; None: it is too short."""
-        return self._cut() if self._seconds >= REST_MIN * self._stretch_s else None
-
-    @property
-    def _seconds(self) -> float:
-        return plain_sum(seconds for seconds, _ in self._ran)
+        return self._cut() if self._ran_s >= REST_MIN * self._stretch_s else None
 
     def _cut(self) -> Observed | None:
-        seconds, samples = self._seconds, plain_sum(samples for _, samples in self._ran)
+        seconds, samples = self._ran_s, self._samples
         if samples <= 0.0:
             return None
         stretch = Stretch(
@@ -55,7 +51,8 @@ class Stretches:
         )
         self._before_s += seconds
         self._stretch_s = max(self._stretch_s, self._before_s)
-        self._ran, self._data_s, self._wait_s = [], {}, {}
+        self._ran_s = self._samples = 0.0
+        self._data_s, self._wait_s = {}, {}
         return Observed(self._order.placement_id, seconds, stretch)
 
     def _by_node(self, by_rank: dict[int, deque[float]]) -> dict[NodeId, tuple[float, ...]]:
