@@ -1,9 +1,9 @@
 """`python -m hopjob.template`: starts ranks as forks of a process that has already imported torch.
 
-It reads and writes lines of JSON. In: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`. Out: once
-`{"ready": {"pid"}}`, then `{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and
-`{"gone": {"pid", "code"}}`. Once `{"outdated": {}}` if other libraries are installed than it has imported: it
-forks no more, and ends with its last fork.
+It reads and writes lines of JSON. In: `{"fork": {"id", "argv", "env", "cwd", "log", "enter"}}`, or
+`{"retire": {}}`, after which it forks no more and ends with its last fork. Out: once `{"ready": {"pid"}}`,
+then `{"forked": {"id", "pid"}}` or `{"unforked": {"id", "reason"}}`, and `{"gone": {"pid", "code"}}`. Once
+`{"outdated": {}}` if other libraries are installed than it has imported; then it retires by itself.
 
 A fork becomes an ordinary process with its own session, environment, folder and output, and runs what
 `python -m hopjob ARGV` would run. The template never uses a GPU. When its input ends, it ends; forks go on.
@@ -45,7 +45,7 @@ LIBRARIES = ("torch", "numpy")
 class Template:
     def __init__(self) -> None:
         self._imported = _stamps()
-        self._outdated = False
+        self._retired = False
         self._forks: set[int] = set()
         """pids of the forks that run"""
         self._wake_read, self._wake_write = os.pipe()
@@ -72,16 +72,22 @@ class Template:
                     return
                 *lines, text = (text + read).split(b"\n")
                 for line in lines:
-                    self._fork(json.loads(line)["fork"])
-            if self._outdated and not self._forks:
+                    self._take(json.loads(line))
+            if self._retired and not self._forks:
                 return
 
+    def _take(self, message: dict[str, Any]) -> None:
+        if "fork" in message:
+            self._fork(message["fork"])
+        else:
+            self._retired = True
+
     def _fork(self, order: dict[str, Any]) -> None:
-        if not self._outdated and _stamps() != self._imported:
-            self._outdated = True
+        if not self._retired and _stamps() != self._imported:
+            self._retired = True
             _send("outdated")
-        if self._outdated:
-            _send("unforked", id=order["id"], reason="other libraries are installed by now")
+        if self._retired:
+            _send("unforked", id=order["id"], reason="the template is out of use")
             return
         try:
             with warnings.catch_warnings():

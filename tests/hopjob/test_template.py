@@ -188,3 +188,15 @@ def test_a_template_ends_with_its_forks_once_other_libraries_are_installed(tmp_p
     for pipe in (template.process.stdin, template.process.stdout):
         assert pipe is not None
         pipe.close()
+
+
+def test_a_template_that_retires_ends_with_its_forks(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(3)\n")
+    template = Template(tmp_path)
+    pid = template.fork(tmp_path / "script.py")
+    template.write('{"retire": {}}\n')
+    assert template.hear("gone") == {"pid": pid, "code": 3}
+    assert template.process.wait() == 0
+    for pipe in (template.process.stdin, template.process.stdout):
+        assert pipe is not None
+        pipe.close()

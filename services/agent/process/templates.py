@@ -23,6 +23,8 @@ from services.agent.process.ranks import RankProcess
 READY_LIMIT_S = 40.0
 FORK_LIMIT_S = 10.0
 END_LIMIT_S = 5.0
+TEMPLATES_MAX = 8
+"""templates of an agent, which take 200 MB each and more"""
 CODE_LIMIT_S = 5.0
 """how long after its end a fork's exit code may take to come"""
 
@@ -46,8 +48,9 @@ class Template:
 
     def __init__(self, process: Process) -> None:
         self.ended = False
-        self.outdated = False
-        """whether other libraries are installed than it has imported; then it forks no more"""
+        self.retired = False
+        """whether it forks no more and ends with its last fork: it has to make room, or other libraries are
+        installed than it has imported"""
         self._process = process
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._forked: dict[int, asyncio.Future[Fork]] = {}
@@ -82,6 +85,11 @@ class Template:
             raise
         return RankProcess(identity_of(pid), lambda: _within_limit(code))
 
+    def retire(self) -> None:
+        with contextlib.suppress(NoTemplate):
+            self._send(retire={})
+        self.retired = True
+
     async def close(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -95,7 +103,7 @@ class Template:
         await asyncio.wait({self._reading})
 
     def _send(self, **message: object) -> None:
-        if self.ended or self.outdated or self._process.stdin is None or self._process.stdin.is_closing():
+        if self.ended or self.retired or self._process.stdin is None or self._process.stdin.is_closing():
             raise NoTemplate(ENDED)
         self._process.stdin.write(msgspec.json.encode(message) + b"\n")
 
@@ -118,7 +126,7 @@ class Template:
                 else:
                     waiting.set_result(Fork(pid, code))
             case {"outdated": _}:
-                self.outdated = True
+                self.retired = True
             case {"unforked": {"id": int(number), "reason": str(reason)}} if number in self._forked:
                 _fail(self._forked.pop(number), reason)
             case {"gone": {"pid": int(pid), "code": int(code)}} if pid in self._codes:
@@ -157,18 +165,31 @@ class Templates:
     def __init__(self, plugin: str, environ: dict[str, str]) -> None:
         self._environ = environ | {"PYTHONPATH": plugin}
         self._made: dict[str, asyncio.Task[Template | None]] = {}
-        self._outdated: list[Template] = []
-        """those that were replaced, and perhaps have forks"""
+        """the one that was used last is the last"""
+        self._retired: list[Template] = []
+        """those that perhaps still have forks"""
 
     async def of(self, interpreter: str) -> Template | None:
         """The template of an interpreter (an absolute path), once it is ready; None if there is none."""
-        made = self._made.get(interpreter)
+        made = self._made.pop(interpreter, None)
         was = made.result() if made is not None and made.done() else None
-        if was is not None and was.outdated:
-            self._outdated = [each for each in (*self._outdated, was) if not each.ended]
-        if made is None or (was is not None and (was.ended or was.outdated)):
-            self._made[interpreter] = asyncio.create_task(self._open(interpreter))
-        return await asyncio.shield(self._made[interpreter])
+        if made is None or (was is not None and (was.ended or was.retired)):
+            self._retire(was)
+            made = asyncio.create_task(self._open(interpreter))
+        self._retire_oldest()
+        self._made[interpreter] = made
+        return await asyncio.shield(made)
+
+    def _retire_oldest(self) -> None:
+        """Make room for one more."""
+        ready = [name for name, one in self._made.items() if one.done()]
+        for name in ready[: max(len(self._made) + 1 - TEMPLATES_MAX, 0)]:
+            self._retire(self._made.pop(name).result())
+
+    def _retire(self, template: Template | None) -> None:
+        if template is not None:
+            template.retire()
+            self._retired = [one for one in (*self._retired, template) if not one.ended]
 
     async def close(self) -> None:
         for making in self._made.values():
@@ -176,7 +197,7 @@ class Templates:
             await asyncio.wait({making})
             if not making.cancelled() and (template := making.result()):
                 await template.close()
-        for template in self._outdated:
+        for template in self._retired:
             await template.close()
 
     async def _open(self, interpreter: str) -> Template | None:

@@ -112,6 +112,40 @@ async def test_a_template_of_other_libraries_than_are_installed_is_replaced(tmp_
     assert second.ended
 
 
+RETIRES = """
+import json, sys
+def say(**word):
+    print(json.dumps(word), flush=True)
+say(ready={"pid": 0})
+for line in sys.stdin:
+    if "retire" in json.loads(line):
+        break
+"""
+
+
+async def test_the_template_that_was_not_used_for_longest_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates, "TEMPLATES_MAX", 2)
+    (tmp_path / "hopjob").mkdir()
+    (tmp_path / "hopjob" / "__init__.py").touch()
+    (tmp_path / "hopjob" / "template.py").write_text(RETIRES)
+    for name in "abc":
+        (tmp_path / name).symlink_to(sys.executable)
+    forking = Templates(str(tmp_path), dict(os.environ))
+    first, second, again, third = [await forking.of(str(tmp_path / name)) for name in "abac"]
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert again is first
+    async with asyncio.timeout(LIMIT_S):
+        while not second.ended:
+            await asyncio.sleep(0.01)
+    assert not first.ended
+    assert not third.ended
+    await forking.close()
+
+
 async def test_files_of_the_agents_folder_are_no_modules_of_its_templates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
