@@ -14,7 +14,9 @@ from typing import NoReturn
 
 from hopjob.process import this_process
 
-ELASTIC = {"hopjob", "hopjob.huggingface", "hopjob.lightning"}
+TRAINERS = {"hopjob.huggingface", "hopjob.lightning"}
+"""modules with callbacks for trainers, which connect the ranks before they call them"""
+ELASTIC = {"hopjob", *TRAINERS}
 """modules that make a script elastic; a script that imports one counts as attached"""
 NO_SCRIPT = 2
 """exit code of Python if it cannot open the script; the agent looks for it and for Python's words"""
@@ -38,7 +40,7 @@ def run(arguments: list[str]) -> NoReturn:
     process = this_process(attached=bool(used & ELASTIC), launched=True)
     if used & ELASTIC:
         process.stop_on_signal()
-    if "hopjob" not in used:  # a script that imports hopjob meets its peers by `attach`
+    if "hopjob" not in used or used & TRAINERS:  # else it meets its peers by `attach`
         process.begin_watched()
     process.script_ended(_code_of(sys.argv[0], module=module))
     raise AssertionError
@@ -97,7 +99,10 @@ def _compiled(path: str) -> CodeType:
 
 
 def imported(path: str) -> set[str]:
-    """Modules that a file imports by name. None if it cannot be read; running it then shows why."""
+    """Modules that a file imports by name, and what it imports from modules, which may be modules too.
+
+    None if it cannot be read; running it then shows why.
+    """
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -107,7 +112,7 @@ def imported(path: str) -> set[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return names
 
 

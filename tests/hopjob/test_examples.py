@@ -80,3 +80,16 @@ def test_an_example_is_profiled(tmp_path: Path, name: str) -> None:
         assert len(profiled["iteration_s"]) == 10
         assert profiled["modes"] == MODES_OF[name]
         assert min(map(min, (profiled["forward_s"], profiled["backward_s"], profiled["iteration_s"]))) > 0
+
+
+@pytest.mark.parametrize(
+    "imports", ["from hopjob import lightning as elastic", "import hopjob, hopjob.lightning as elastic"]
+)
+def test_a_callback_may_be_imported_in_any_way(tmp_path: Path, imports: str) -> None:
+    """Ranks waited for each other before they had said that they were up."""
+    text = (EXAMPLES / "lightning_module.py").read_text()
+    text = text.replace("from hopjob.lightning import LightningCallback", imports)
+    (tmp_path / "script.py").write_text(text.replace("LightningCallback()", "elastic.LightningCallback()"))
+    with Agent(tmp_path) as agent:
+        ranks = agent.run("script.py", 2, HOPJOB_SAMPLES=640, HOPJOB_BATCH_SIZE=32)
+        assert [rank.end() for rank in ranks] == [0, 0], ranks[0].output()
