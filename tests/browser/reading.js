@@ -54,4 +54,10 @@ while (walker.nextNode()) {
 }
 const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 if (wide > 0) found.push(`${wide} px wider than the window`);
+if (matchMedia("(max-width: 640px)").matches) {
+  for (const each of all(".scroll")) {
+    const hidden = each.scrollWidth - each.clientWidth;
+    if (hidden > 0) found.push(`${hidden} px hidden: ${name(each.firstElementChild).slice(0, 30)}`);
+  }
+}
 return [...new Set(found)];
