@@ -33,6 +33,12 @@ window.fetch = (url, ...rest) =>
   url === path ? Promise.resolve(new Response(JSON.stringify(answer), {status})) : asked(url, ...rest);
 """
 """makes the page find this answer at a path of the API"""
+REFUSED_ON = """
+const [begin] = arguments;
+window.asked = window.fetch;
+window.fetch = (url, ...rest) =>
+  url.startsWith(begin) ? Promise.resolve(new Response("{}", {status: 422})) : asked(url, ...rest);
+"""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
@@ -249,6 +255,18 @@ def test_the_page_connects_again_by_itself_after_admission_was_killed(
     with cluster.drained():
         name = cluster.submit("after")
         until(page, lambda: name in jobs_listed(page), "a job after")
+
+
+def test_the_page_begins_again_with_another_log(cluster: RunningStack, page: Chrome) -> None:
+    """As after the restore of an older backup: what it had read is not of the log that there is now."""
+    js(page, REFUSED_ON, "v1/events?follow=true&after=")
+    js(page, WATCH_LINK)
+    with cluster.drained():
+        name = cluster.submit("seen")
+        until(page, lambda: name in jobs_listed(page), "the job, and so its first fact")
+    cluster.kill("admission")
+    until(page, lambda: "wait" in js(page, "return window.states"), "the page sees that the link is gone")
+    until(page, lambda: state(page) == "live", "the link again")
 
 
 def test_the_page_works_behind_a_proxy_with_a_prefix(cluster: RunningStack, chrome: Chrome) -> None:

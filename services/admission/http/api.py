@@ -354,7 +354,9 @@ class Api:
 
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = _query(request, EventsQuery)
-        last = await self._bus.last_seq() if wanted.newest is not None or not wanted.follow else None
+        last = await self._bus.last_seq()
+        if wanted.after > last:  # a follower would wait, and miss all facts up to that one
+            raise Refusal(problems.invalid("$.after", f"the newest fact is {last}: this is not the same log"))
 
         async def write(response: web.StreamResponse) -> None:
             written = 0
@@ -414,20 +416,19 @@ class Api:
         return self._authorization.still(shown_in(request.headers), request[CALLER])
 
     async def _events(
-        self, request: web.Request, wanted: EventsQuery, last: int | None
+        self, request: web.Request, wanted: EventsQuery, newest: int
     ) -> AsyncGenerator[Record, None]:
-        """Facts, among them those that `wanted` asks for; `last`: the newest sequence at the request."""
+        """Facts, among them those that `wanted` asks for; `newest`: the newest sequence at the request."""
 
         def listening() -> bool:
             return self._listens(request)
 
         after = wanted.after
-        if wanted.newest is not None and last is not None:
-            for record in await self._newest(wanted, last, listening):
+        if wanted.newest is not None:
+            for record in await self._newest(wanted, newest, listening):
                 yield record
-            after = max(after, last)
-        if wanted.follow:
-            last = None
+            after = newest
+        last = None if wanted.follow else newest
         if wanted.job:
             known, after = await self._of_job(wanted.job, after, last)
             for record in known:

@@ -139,10 +139,18 @@ async function link() {
       linked("wait", "connecting again");
     } catch (error) {
       if (error instanceof Unauthorized) askToken();
+      else if (error instanceof Refused && seen.seq !== null) beginAgain();
       else linked("wait", "connecting again");
     }
     await new Promise((done) => setTimeout(done, BACK_MS[Math.min(tries, BACK_MS.length - 1)]));
   }
+}
+
+/** What was read is of another log than there is now, as after the restore of an older backup. */
+function beginAgain() {
+  seen.seq = null;
+  model.clear();
+  route();
 }
 
 function linked(state, text) {

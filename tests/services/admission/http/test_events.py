@@ -68,6 +68,15 @@ async def test_reading_goes_on_after_the_last_line() -> None:
         assert await lines(api, f"?after={rest[-1]['seq']}") == []
 
 
+@pytest.mark.parametrize("query", ["", "&follow=true", "&newest=5"])
+async def test_who_has_read_more_than_there_is_has_read_another_log(query: str) -> None:
+    """After the restore of an older backup, a follower missed the facts up to the one it had read."""
+    async with serving() as api, asyncio.timeout(30.0):
+        await api.bus.publish(FACTS)
+        problem = await api.body("GET", f"/v1/events?after={len(FACTS) + 1}{query}", 422)
+        assert problem["field"] == "$.after"
+
+
 async def test_a_newest_fact_that_cannot_be_read_does_not_hold_the_answer() -> None:
     async with serving() as api:
         await api.bus.publish(FACTS)
