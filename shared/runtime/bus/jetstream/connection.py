@@ -151,7 +151,7 @@ class Connection:
                         self.log.warning("waiting for NATS", servers=self._where, reason=repr(reason))
                     await asyncio.sleep(pause)
         except TimeoutError:
-            why = str(reason or "") or "it does not answer"
+            why = in_words(reason) if reason else "it does not answer"
             raise Unavailable(f"no NATS server at {self._where} within {timeout_s:g} s: {why}") from None
 
     async def _try_to_open(self) -> Exception | None:
@@ -218,12 +218,15 @@ class Connection:
         )
 
     def _tls(self) -> dict[str, Any]:
-        """Options for TLS, where the address or the settings ask for it."""
+        """Options for TLS, where the address or the settings ask for it. Raises OSError."""
         settings = self.settings
         secured = any(url.startswith(("tls:", "wss:")) for url in self._servers)
         if not (secured or settings.nats_authority or settings.nats_server_name):
             return {}
-        context = ssl.create_default_context(cafile=settings.nats_authority or None)
+        try:
+            context = ssl.create_default_context(cafile=settings.nats_authority or None)
+        except OSError as error:
+            raise OSError(f"{settings.nats_authority}: {error.strerror}") from None
         return {"tls": context, "tls_hostname": settings.nats_server_name or None}
 
     def _credentials(self) -> dict[str, Any]:
@@ -466,6 +469,8 @@ def in_words(error: Exception) -> str:
             return "NATS does not answer in time"
         case NoRespondersError():
             return "nothing answers this subject"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not valid here: {error.verify_message}"
         case _:
             return str(error) or repr(error)
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nats.aio.client import Client, Srv
+from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
 
 HEADERS_BYTES = len("NATS/1.0\r\n\r\n")
@@ -46,13 +47,19 @@ class PatchedClient(Client):
             await super()._connect_to_server(s)
 
     async def _process_connect_init(self) -> None:
-        """Raises OSError, Error, as above; then the socket is closed, which the library leaves open."""
+        """Raises OSError, Error, as above; then the socket is closed, which the library leaves open.
+
+        A socket whose handshake for TLS failed is never reported as closed. The library would wait for that
+        as soon as this client is closed.
+        """
         try:
             with _errors():
                 await super()._process_connect_init()
         except (OSError, Error):
             self.drop()
-            if self._transport is not None:
+            if isinstance(self._transport, TcpTransport):
+                self._transport = None
+            elif self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call]
             raise
 

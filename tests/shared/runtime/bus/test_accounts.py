@@ -483,7 +483,12 @@ async def test_nats_speaks_tls_with_clients_that_trust_its_certificate(tmp_path:
             {"nats_server_name": ""},
             {"nats_server_name": "another"},
         ):
-            with pytest.raises((Unavailable, OSError)):
+            with pytest.raises(Unavailable, match="its certificate is not valid here: "):
                 await JetStreamBus.connect(msgspec.structs.replace(known, **unconvinced), "admission", 2.0)
+        for unusable in (str(tmp_path / "none"), key):
+            with pytest.raises(Unavailable, match=f": {unusable}: "):
+                await JetStreamBus.connect(
+                    msgspec.structs.replace(known, nats_authority=unusable), "admission", 0.2
+                )
     finally:
         await server.stop()
