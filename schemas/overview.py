@@ -53,7 +53,8 @@ class TimelineView(Message, frozen=True, kw_only=True):
     """Changes of the timeline since a revision.
 
     A reader asks next for changes since `revision`. If `revision` is smaller than the last one, the monitor
-    began again, and the reader asks from 0.
+    began again, and the reader asks from 0. It does so too if `complete_from` is after `at` of the last
+    answer: what has ended since may be missing.
     """
 
     at: float

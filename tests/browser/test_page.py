@@ -33,6 +33,16 @@ window.fetch = (url, ...rest) =>
   url === path ? Promise.resolve(new Response(JSON.stringify(answer), {status})) : asked(url, ...rest);
 """
 """makes the page find this answer at a path of the API"""
+LATER = """
+const [view] = arguments;
+const asked = window.fetch;
+window.fetch = (url, ...rest) => {
+  window.again ||= url === "v1/timeline?after=0";
+  const changes = url.startsWith("v1/timeline?after=") && !window.again;
+  return changes ? Promise.resolve(new Response(JSON.stringify(view))) : asked(url, ...rest);
+};
+"""
+"""makes the page find this view in place of what has changed"""
 REFUSED_ON = """
 const [begin] = arguments;
 window.asked = window.fetch;
@@ -188,6 +198,15 @@ def test_a_jobs_page_says_how_its_processes_are_started(cluster: RunningStack, p
     until(page, lambda: text(page, "#job .badge") == "completed", "its end")
     assert "–100," in text(page, "#job [aria-label=Places] tbody"), "from its first sample to its last"
     assert complaints(page) == []
+
+
+def test_what_ended_unseen_and_is_no_longer_kept_is_not_shown_as_going_on(
+    cluster: RunningStack, page: Chrome
+) -> None:
+    """As in a tab that was hidden for long: workers whose end the API had dropped held GPUs for ever."""
+    later = cluster.call("GET", "v1/timeline") | {"complete_from": 1e9, "revision": 1_000_000, "holdings": []}
+    js(page, LATER, later)
+    until(page, lambda: js(page, "return window.again"), "all of the timeline, read anew")
 
 
 def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:

@@ -22,11 +22,11 @@ export class Model {
     this.byJob = new Map();
   }
 
-  /** Reads what has changed. A revision that fell means that the history began again. */
+  /** Reads what has changed; all of it anew if the history began again, or has dropped what we did not see end. */
   async read() {
     for (let part = 0; part < PARTS_MOST; part++) {
       const view = await get(`v1/timeline?after=${this.revision}`);
-      if (view.revision < this.revision) {
+      if (view.revision < this.revision || (this.revision && view.complete_from > this.at)) {
         this.clear();
         continue;
       }
