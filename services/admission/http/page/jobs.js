@@ -13,7 +13,7 @@ const WAITED = { name: "Waited", kind: "number", text: (job) => duration(job.wai
 
 const VIEWS = {
   waiting: {
-    caption: "Jobs that wait, with the reason, the longest wait first",
+    caption: "Jobs that wait, with the reason, the earliest submission first",
     empty: "No job waits.",
     columns: [
       JOB,
