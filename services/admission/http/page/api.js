@@ -20,6 +20,7 @@ export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 function headers() {
   const token = sessionStorage.getItem(KEY);
+  if (token !== null && /[^\x20-\x7e]/.test(token)) throw new Unauthorized(); // no header can carry it
   return token === null ? {} : { Authorization: `Bearer ${token}` };
 }
 

@@ -196,6 +196,7 @@ function takeToken() {
 
 function route() {
   takeToken();
+  if (!byId("ask").hidden) return undefined;
   const found = JOB_PATH.exec(location.hash);
   byId("problem").hidden = true;
   if (found) return openJob(found[1]);
