@@ -4,6 +4,7 @@ Pure, but for the time zone of this machine.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -40,13 +41,13 @@ class Times:
         return self.date(at) if since is None else f"{self.date(at)} ({duration(since)} ago)"
 
     def date(self, at: float) -> str:
-        return self._local(at).strftime("%Y-%m-%d %H:%M:%S %Z") if self.by_calendar else clock(at)
+        local = self._local(at)
+        return local.strftime("%Y-%m-%d %H:%M:%S %Z") if local else clock(at)
 
     def column(self, at: float) -> str:
         """A time of fixed width for lists, without its age."""
-        if self.by_calendar:
-            return self._local(at).strftime("%Y-%m-%d %H:%M:%S%z")
-        return f"{clock(at):>12}"
+        local = self._local(at)
+        return local.strftime("%Y-%m-%d %H:%M:%S%z") if local else f"{clock(at):>12}"
 
     def instant(self, text: str) -> float | None:
         """The cluster time of an age (30m, 2h) or a date; None: the text is neither, or no clock is known."""
@@ -69,8 +70,9 @@ class Times:
         return clock(at) if since is None else f"{brief(since)} ago"
 
     def iso(self, at: float) -> str | None:
-        """ISO 8601 with the zone's offset; None if the cluster's clock is not the wall clock."""
-        return self._local(at).isoformat(timespec="milliseconds") if self.by_calendar else None
+        """ISO 8601 with the zone's offset; None if the moment has no date."""
+        local = self._local(at)
+        return local.isoformat(timespec="milliseconds") if local else None
 
     def note(self) -> str:
         """A note on how to read the times of an answer."""
@@ -82,9 +84,19 @@ class Times:
     def _since(self, at: float) -> float | None:
         return None if self._clock is None else max(self._clock.now - at, 0.0)
 
-    def _local(self, at: float) -> datetime:
-        assert self._clock is not None
-        return datetime.fromtimestamp(self._clock.origin + at, UTC).astimezone()
+    def _local(self, at: float) -> datetime | None:
+        """The date; None: the cluster's clock is not the wall clock, or the calendar ends before.
+
+        An agent whose clock is wrong states any time. A zone that is a day or more off counts as UTC.
+        """
+        if self._clock is None or not self.by_calendar:
+            return None
+        with suppress(ValueError, OverflowError):
+            date = datetime.fromtimestamp(self._clock.origin + at, UTC)
+            with suppress(ValueError, OverflowError):
+                return date.astimezone()
+            return date
+        return None
 
 
 def dated(answer: object, times: Times) -> object:

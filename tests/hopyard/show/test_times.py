@@ -76,6 +76,19 @@ def test_cluster_time_of_another_speed_has_no_date_but_the_services_unix_time_ha
     assert found["services"][0]["since_iso"] == "2026-11-22T12:00:00.000+01:00"
 
 
+@pytest.mark.parametrize("at", [1e12, -1e12, 1e30])
+def test_a_time_beyond_the_calendar_is_cluster_time(at: float) -> None:
+    """An agent whose clock is wrong states any; `hopyard events` ended with a traceback."""
+    assert wall().date(at) == wall().column(at).strip() == FAST.date(at)
+    assert wall().iso(at) is None
+
+
+def test_in_a_zone_that_is_a_day_off_dates_are_of_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XYZ-25")
+    time.tzset()
+    assert wall().date(NOON) == "2026-11-22 11:00:00 UTC"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
