@@ -2,7 +2,9 @@
 
 import asyncio
 import math
+import os
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from nats.errors import (
     ConnectionReconnectingError,
     Error,
     NoRespondersError,
+    NoServersError,
     OutboundBufferLimitError,
 )
 from nats.js.errors import APIError, ServerError, ServiceUnavailableError
@@ -125,6 +128,8 @@ class Connection:
         """NATS refuses our credentials since the connection was lost"""
         self._unusable = ""
         """why the file of the credentials, read again, could not be used"""
+        self._unreached: Exception = NoServersError()
+        """why the last attempt to reach a server failed, which the client itself does not raise"""
         self._servers = servers_of(settings.nats_url)
         self._lost_server = ""
         """address of the server that was lost last"""
@@ -165,7 +170,7 @@ class Connection:
                 raise
             if _is_of_credentials(error):
                 raise PermissionError(f"NATS at {self._where} refuses these credentials: {error}") from None
-            return error
+            return self._unreached if isinstance(error, NoServersError) else error
         # Until here the client made one attempt; from here on it reconnects by itself, without end.
         client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)
         self._attach(client)
@@ -361,7 +366,7 @@ class Connection:
                 self._refuses_us = True
                 self.log.error("NATS refuses the credentials", reason=str(error))
             elif isinstance(error, OSError):
-                self._refuses_us = False
+                self._refuses_us, self._unreached = False, error
             self.log.debug("connection", reason=repr(error))
             return
         self.counts.subjects_refused += 1
@@ -469,10 +474,24 @@ def in_words(error: Exception) -> str:
             return "NATS does not answer in time"
         case NoRespondersError():
             return "nothing answers this subject"
-        case ssl.SSLCertVerificationError():
-            return f"its certificate is not valid here: {error.verify_message}"
+        case OSError():
+            return _of_system(error)
         case _:
             return str(error) or repr(error)
+
+
+def _of_system(error: OSError) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not valid here: {error.verify_message}"
+        case ssl.SSLError():  # its `errno` is not the system's
+            return f"no TLS with it: {(error.reason or str(error)).replace('_', ' ').lower()}"
+        case socket.gaierror():
+            return (error.strerror or str(error)).lower()
+        case OSError(errno=int(number)):
+            return os.strerror(number).lower()
+        case _:
+            return str(error)
 
 
 def _is_of_credentials(error: Exception) -> bool:

@@ -1,7 +1,10 @@
 import asyncio
+import errno
 import os
+import re
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,7 +19,7 @@ from schemas.settings import Settings
 from schemas.subjects import ALL_FACTS, FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.connection import dated
+from shared.runtime.bus.jetstream.connection import dated, in_words
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
@@ -66,8 +69,31 @@ async def test_a_consumer_that_opens_as_the_connection_is_closed_is_lost(live: J
 
 async def test_no_server_is_unavailable_after_the_time_limit() -> None:
     settings = Settings(nats_url="nats://127.0.0.1:9")
-    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 within 0\.3 s"):
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 within 0\.3 s: connection refused$"):
         await JetStreamBus.connect(settings, "service", timeout_s=0.3)
+
+
+def no_tls() -> ssl.SSLError:
+    """As of a server that speaks in the clear."""
+    incoming = ssl.MemoryBIO()
+    incoming.write(b"INFO {}\r\n")
+    client = ssl.create_default_context().wrap_bio(incoming, ssl.MemoryBIO(), server_hostname="head")
+    with pytest.raises(ssl.SSLError) as raised:
+        client.do_handshake()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
+        (no_tls(), "no TLS with it: .*(version|record).*"),
+        (OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 4222)"), "no route to host"),
+        (OSError("Multiple exceptions: …"), "Multiple exceptions: …"),
+    ],
+)
+def test_why_a_server_is_not_reached_is_said_in_words(error: OSError, words: str) -> None:
+    assert re.fullmatch(words, in_words(error))
 
 
 async def test_a_server_that_takes_the_call_and_says_nothing_is_reported_in_words() -> None:
