@@ -33,6 +33,10 @@ window.fetch = (url, ...rest) =>
   url === path ? Promise.resolve(new Response(JSON.stringify(answer), {status})) : asked(url, ...rest);
 """
 """makes the page find this answer at a path of the API"""
+SEEN = """
+Object.defineProperty(document, "hidden", {value: !arguments[0], configurable: true});
+document.dispatchEvent(new Event("visibilitychange"));
+"""
 LATER = """
 const [view] = arguments;
 const asked = window.fetch;
@@ -278,6 +282,19 @@ def test_the_page_connects_again_by_itself_after_admission_was_killed(
     with cluster.drained():
         name = cluster.submit("after")
         until(page, lambda: name in jobs_listed(page), "a job after")
+
+
+def test_a_tab_that_nobody_sees_leaves_the_connections_to_others(cluster: RunningStack, page: Chrome) -> None:
+    """Six tabs had all that a browser makes to one server: none of them could read anything."""
+    name = cluster.submit("looked-at", samples=1e9)
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: "job submitted" in text(page, "#job [aria-label=Facts]"), "its facts")
+    js(page, SEEN, False)
+    until(page, lambda: state(page) == "connecting again", "no link")
+    cluster.call("DELETE", f"v1/jobs/{name}")
+    js(page, SEEN, True)
+    until(page, lambda: state(page) == "live", "the link again")
+    until(page, lambda: "job cancelled" in text(page, "#job [aria-label=Facts]"), "what came meanwhile")
 
 
 def test_the_page_begins_again_with_another_log(cluster: RunningStack, page: Chrome) -> None:

@@ -117,14 +117,21 @@ function onFact(line) {
   if (first) setTimeout(refresh, 100);
 }
 
-// A browser keeps pages that were left, for the way back; their stream would hold one of its few connections.
-let leaving = new AbortController();
-addEventListener("pagehide", () => leaving.abort());
-addEventListener("pageshow", () => (leaving = leaving.signal.aborted ? new AbortController() : leaving));
+// All tabs of a browser share its few connections, also those that nobody sees, and pages that were left, which it
+// keeps for the way back. So these follow nothing.
+let unseen = new AbortController();
+const leave = () => unseen.abort();
+const comeBack = () => {
+  if (!unseen.signal.aborted) return;
+  unseen = new AbortController();
+  seen.seq = null;
+};
+addEventListener("pagehide", leave);
+addEventListener("pageshow", comeBack);
 
 async function link() {
   for (let tries = 0; ; tries++) {
-    if (!byId("ask").hidden) {
+    if (!byId("ask").hidden || document.hidden) {
       await new Promise((done) => setTimeout(done, EVERY_MS));
       tries = -1;
       continue;
@@ -133,9 +140,10 @@ async function link() {
       await follow(seen.seq, () => {
         tries = 0;
         linked("live", "live");
+        if (seen.seq === null) job.forgetFacts();
         seen.planAt += 1;
         refresh(true);
-      }, onFact, leaving.signal);
+      }, onFact, unseen.signal);
       linked("wait", "connecting again");
     } catch (error) {
       if (error instanceof Unauthorized) askToken();
@@ -230,7 +238,11 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address says which part is shown, not where the reader is
   byId("main").focus();
 });
-document.addEventListener("visibilitychange", () => document.hidden || refresh());
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return leave();
+  comeBack();
+  return refresh();
+});
 
 route();
 link();

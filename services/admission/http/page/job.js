@@ -173,6 +173,12 @@ export class JobPage {
     return true;
   }
 
+  /** Facts may have come that the page did not follow: they are read again. */
+  forgetFacts() {
+    this.facts?.clear();
+    this.factsRead = false;
+  }
+
   #showFacts() {
     this.factTable.update([...this.facts.values()].sort((a, b) => b.seq - a.seq));
   }
