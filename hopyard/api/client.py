@@ -325,4 +325,6 @@ def _problem(status: int, answer: bytes) -> Problem:
         return msgspec.json.decode(answer, type=Problem)
     except msgspec.DecodeError:
         text = answer[:200].decode(errors="replace").strip()
+        if text.startswith("<"):  # a web page, of a proxy or of another server
+            text = f"a web page with HTTP status {status} answers, not hopyard's API"
         return Problem(title="refused", status=status, detail=text or f"HTTP status {status}")

@@ -139,6 +139,13 @@ async def test_a_refusal_that_is_no_problem_document_is_shown_as_it_is(client_of
             await client.policy()
 
 
+async def test_of_a_web_page_in_place_of_the_api_the_status_is_shown(client_of: Of, api: CannedApi) -> None:
+    api.says_bytes("GET /v1/policy", b"<!DOCTYPE html>\n<title>Error</title>", status=404)
+    async with client_of(api.url) as client:
+        with pytest.raises(ApiRefusal, match=r"^a web page with HTTP status 404 answers, not hopyard's API$"):
+            await client.policy()
+
+
 async def test_output_that_is_cut_off_is_a_failure(client_of: Of, api: CannedApi) -> None:
     lines = b'{"node":"n-0","text":"one"}\n{"problem":"cut off"}\n'
     api.says_bytes("GET /v1/jobs/train-1/output", lines)
