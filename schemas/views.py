@@ -215,6 +215,10 @@ class ServiceView(Message, frozen=True, kw_only=True):
     last_activity: str = ""
     """the last fact that it published or message that it handled, as `plan.published` or `heartbeat`"""
     last_activity_at: float | None = None
+    speed: float | None = None
+    """cluster seconds a second, as its settings have it; null: a service of an earlier version"""
+    clock_origin: float | None = None
+    """Unix time of cluster second 0, as its settings have it; null: as above"""
 
 
 class StatusView(Message, frozen=True, kw_only=True):

@@ -111,10 +111,21 @@ async def _live_with(life: Life, build: Build, settings: Settings, *, first: boo
                 await go_on_from_newest(clock, bus)
         async with (
             while_running(keep_clock_correct(clock, bus)),
-            reported(bus, name, settings.instance, clock.unix, settings.instances) as reporter,
+            reported(
+                bus,
+                name,
+                clock.unix,
+                instance=settings.instance,
+                instances=settings.instances,
+                speed=settings.speed,
+                clock_origin=settings.clock_origin,
+            ) as reporter,
         ):
             steps.begin("what NATS has stored of the stack's version and settings")
             await _retry_until_answered(bus, lambda: check_protocol(bus))
+            if reporter is not None:
+                with _starting(name):
+                    await _retry_until_answered(bus, reporter.check_clock)
             await _retry_until_answered(bus, lambda: announce(bus, name, settings))
             ports = Ports(
                 bus=bus, clock=clock, offload=LiveOffload(), sources=sources_of(os.environ), streams=bus

@@ -36,13 +36,26 @@ class Reporter:
     """Writes the reports of one life of a service."""
 
     def __init__(
-        self, bus: State, name: str, now: Callable[[], float] = time.time, *, instance: int = 1
+        self,
+        bus: State,
+        name: str,
+        now: Callable[[], float] = time.time,
+        *,
+        instance: int = 1,
+        speed: float = 1.0,
+        clock_origin: float = 0.0,
     ) -> None:
         self._bus = bus
         self._now = now
         self._key = _key(instance_name(name, instance))
         self.report = ServiceView(
-            name=name, instance=instance, state=ServiceState.STARTING, since=now(), at=now()
+            name=name,
+            instance=instance,
+            state=ServiceState.STARTING,
+            since=now(),
+            at=now(),
+            speed=speed,
+            clock_origin=clock_origin,
         )
         self._written = self.report
 
@@ -71,6 +84,24 @@ class Reporter:
                     if left is not None and left.state is not ServiceState.ENDED:
                         ended = msgspec.structs.replace(left, state=ServiceState.ENDED, troubles=())
                         await self._bus.put(_key(name), msgspec.json.encode(ended))
+
+    async def check_clock(self) -> None:
+        """Raises ValueError if a service that runs has another speed, or another origin of cluster time.
+
+        A report that is not renewed is of a service that was killed, perhaps a moment ago.
+        """
+        seen: dict[str, float] = {}
+        while others := [report for report in await _up(self._bus, self._now()) if self._differs(report)]:
+            for other in others:
+                if seen.setdefault(instance_name(other.name, other.instance), other.at) != other.at:
+                    raise ValueError(
+                        f"the settings have {_clock_of(self.report)}, and {other.name}, which runs, has "
+                        f"{_clock_of(other)}: give all services of a stack the same"
+                    )
+            await asyncio.sleep(RENEW_REAL_S / 4)
+
+    def _differs(self, other: ServiceView) -> bool:
+        return other.speed is not None and _clock_of(other) != _clock_of(self.report)
 
     async def renew(
         self,
@@ -146,7 +177,14 @@ async def _elapsed_or(changed: Callable[[], bool], look_real_s: float) -> None:
 
 @contextlib.asynccontextmanager
 async def reported(
-    bus: State, name: str, instance: int = 1, now: Callable[[], float] = time.time, instances: int = 0
+    bus: State,
+    name: str,
+    now: Callable[[], float] = time.time,
+    *,
+    instance: int = 1,
+    instances: int = 0,
+    speed: float = 1.0,
+    clock_origin: float = 0.0,
 ) -> AsyncIterator[Reporter | None]:
     """Reports a life from its start to its end, failures included.
 
@@ -155,7 +193,7 @@ async def reported(
     if name not in NAMES:
         yield None
         return
-    reporter = Reporter(bus, name, now, instance=instance)
+    reporter = Reporter(bus, name, now, instance=instance, speed=speed, clock_origin=clock_origin)
     await reporter.begin(instances)
     try:
         yield reporter
@@ -170,10 +208,17 @@ async def reported(
 
 async def reports(bus: State, now: Callable[[], float] = time.time) -> tuple[ServiceView, ...]:
     """The reports of all instances of all services, asked for at once. Raises Unavailable."""
+    return tuple(await asyncio.gather(*(_whole(bus, report) for report in await _found(bus, now()))))
+
+
+async def _found(bus: State, now: float) -> list[ServiceView]:
     keys = [_key(instance) for name in NAMES for instance in instances_of(name)]
     found = await asyncio.gather(*(_read(bus, key) for key in keys))
-    judged = [_judged(report, now()) for report in found if report is not None]
-    return tuple(await asyncio.gather(*(_whole(bus, report) for report in judged)))
+    return [_judged(report, now) for report in found if report is not None]
+
+
+async def _up(bus: State, now: float) -> list[ServiceView]:
+    return [report for report in await _found(bus, now) if report.state is ServiceState.UP]
 
 
 async def forget_reports(bus: State) -> None:
@@ -192,6 +237,10 @@ async def report_of_agent(bus: State, name: str) -> tuple[ServiceView, ...]:
 async def _whole(bus: State, report: ServiceView) -> ServiceView:
     quarantined = (await quarantine_of(bus, report.name)).in_force
     return msgspec.structs.replace(report, quarantined=quarantined)
+
+
+def _clock_of(report: ServiceView) -> str:
+    return f"speed={report.speed} and clock_origin={report.clock_origin}"
 
 
 def _judged(report: ServiceView, now: float) -> ServiceView:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from schemas.instances import instances_of
@@ -189,3 +190,45 @@ async def test_a_service_says_what_it_did_last(bus: MemoryBus) -> None:
         7.0,
     )
     renewing.cancel()
+
+
+# ---- one clock for all services
+
+
+@pytest.fixture
+async def running(bus: MemoryBus) -> AsyncIterator[None]:
+    """A planner whose clock goes sixty times as fast."""
+    async with reported(bus, "planner", speed=60.0) as reporter:
+        assert reporter is not None
+        renewing = asyncio.create_task(reporter.renew(ready=lambda: True, troubles=tuple))
+        while (await planner(bus)).state is not ServiceState.UP:
+            await asyncio.sleep(0)
+        yield
+        renewing.cancel()
+
+
+async def left_by_a_planner(bus: MemoryBus, at: float, speed: float | None) -> None:
+    report = ServiceView(
+        name="planner", state=ServiceState.UP, since=0.0, at=at, speed=speed, clock_origin=0.0
+    )
+    await bus.put("service/planner", msgspec.json.encode(report))
+
+
+@pytest.mark.usefixtures("running")
+async def test_a_service_of_another_clock_than_one_that_runs_does_not_start(bus: MemoryBus) -> None:
+    await Reporter(bus, "placer", speed=60.0).check_clock()
+    with pytest.raises(ValueError, match=r"speed=1\.0 and .*, and planner, which runs, has speed=60\.0"):
+        await Reporter(bus, "admission").check_clock()
+    with pytest.raises(ValueError, match="clock_origin=5"):
+        await Reporter(bus, "admission", speed=60.0, clock_origin=5.0).check_clock()
+
+
+async def test_a_service_that_was_killed_does_not_decide_the_clock_of_the_next_stack(bus: MemoryBus) -> None:
+    await left_by_a_planner(bus, at=100.0, speed=60.0)
+    times = iter([100.0, 101.0, 100.5 + GONE_AFTER_REAL_S])
+    await Reporter(bus, "admission", lambda: next(times)).check_clock()
+
+
+async def test_a_service_of_an_earlier_version_has_any_clock(bus: MemoryBus) -> None:
+    await left_by_a_planner(bus, at=100.0, speed=None)
+    await Reporter(bus, "admission", lambda: 100.0, speed=9.0).check_clock()
