@@ -23,7 +23,8 @@ from schemas.ids import PlacementId
 from services.placer.converge import settled, started
 from services.placer.folds import FOLDS, fold
 from services.placer.orders import refused
-from services.placer.state import State, oldest_first
+from services.placer.phases import WorkerState
+from services.placer.state import Placed, State, oldest_first
 from shared.domain.core import Behind, Effects, Input, Publish
 from shared.domain.timeouts import Timeouts, overslept
 
@@ -32,6 +33,8 @@ ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
 )
 """facts that change neither the wanted placements nor the running ones"""
 ORDERS = StartOrdered | GangFormed | StopOrdered | TurnsOrdered
+NAMED = 3
+"""nodes that a reason names"""
 
 
 class Placer:
@@ -67,8 +70,13 @@ class Placer:
             self._listen_from(now)
             return []
         late = oldest_first(self.state.placements[one] for one in self._starts.take_late(now))
-        reason = f"its workers were not up within {self._start_timeout_s:g} s"
-        return _published(refused(placed, reason, now, late=True) for placed in late)
+        return _published(refused(placed, self._why_late(placed), now, late=True) for placed in late)
+
+    def _why_late(self, placed: Placed) -> str:
+        missing = [node_id for node_id, worker in placed.workers.items() if worker is WorkerState.ORDERED]
+        more = f" and {len(missing) - NAMED} other nodes" if len(missing) > NAMED else ""
+        where = ", ".join(missing[:NAMED]) + more
+        return f"its workers on {where} were not up within {self._start_timeout_s:g} s (start_timeout_real_s)"
 
     def resume(self, now: float) -> Effects:
         events = self._converged(now)

@@ -333,6 +333,9 @@ def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
     assert bench.core.next_wakeup() == 70.0
     facts = bench.wake(70.0)
     assert kinds(facts) == [PlacementRefused, StopOrdered, StopOrdered]
+    refusal = facts[0]
+    assert isinstance(refusal, PlacementRefused)
+    assert refusal.reason == "its workers on a, b were not up within 60 s (start_timeout_real_s)"
     assert bench.core.next_wakeup() is None
 
 
