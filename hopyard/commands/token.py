@@ -180,10 +180,8 @@ def _keep(made: "MadeToken", out: Path) -> None:
 
 
 def _date(at: float) -> str:
-    try:
-        return Times(UNIX).date(at)
-    except (OverflowError, ValueError):
-        return "beyond the calendar"
+    times = Times(UNIX)
+    return "beyond the calendar" if times.iso(at) is None else times.date(at)
 
 
 def register(app: typer.Typer) -> None:
