@@ -15,6 +15,7 @@ from hopyard.local.accounts import accounts_in, ensure_accounts
 from hopyard.local.credentials import account_of
 from schemas.settings import Settings
 from schemas.subjects import FACTS_STREAM
+from schemas.views import ServiceState
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.leadership import Deposed
 from shared.runtime.process import main
@@ -22,6 +23,7 @@ from shared.runtime.process.joining import check_protocol
 from shared.runtime.process.main import while_running
 from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.ports import HeldPorts
+from shared.runtime.process.reports import reported, reports
 from shared.runtime.process.web import STARTS
 from shared.runtime.service import Service
 from tests.bus_nets import LIMIT_S, JetStreamNet
@@ -112,6 +114,33 @@ async def test_a_start_that_waits_for_nats_ends_once_its_connection_is_closed(li
     async with asyncio.timeout(LIMIT_S):
         with pytest.raises(Unavailable):
             await main._retry_until_answered(bus, lambda: check_protocol(bus))
+
+
+async def test_a_service_of_another_clock_than_one_that_runs_ends_and_says_so(live: JetStreamNet) -> None:
+    """So would one that `docker compose run` starts again without a variable of the command before."""
+    bus = await live.client("admission")
+    async with reported(bus, "planner", speed=60.0) as reporter:
+        assert reporter is not None
+        renewing = asyncio.create_task(reporter.renew(ready=lambda: True, troubles=tuple))
+        while not reporter.up():
+            await asyncio.sleep(0.01)
+        environ = os.environ | {
+            "HOPYARD_NATS_URL": live.settings.nats_url,
+            "HOPYARD_NATS_TOKEN": live.settings.nats_token,
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.placer"), env=environ, stderr=PIPE
+        )
+        async with asyncio.timeout(120):
+            _, said = await process.communicate()
+        renewing.cancel()
+        [of_placer] = [one for one in await reports(bus) if one.name == "placer"]
+    assert process.returncode == 1
+    assert said.decode().splitlines()[-1] == (
+        "hopyard placer: the settings have speed=1.0 and clock_origin=0.0, and planner, which runs, has "
+        "speed=60.0 and clock_origin=0.0: give all services of a stack the same"
+    )
+    assert of_placer.state is ServiceState.FAILED
 
 
 async def test_an_agent_that_waits_for_a_node_does_not_say_that_it_waits_for_nats(tmp_path: Path) -> None:
