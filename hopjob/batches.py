@@ -148,6 +148,16 @@ def check_parts(dataset: object, batch_sampler: object) -> None:
         )
 
 
+def _of_kind(batch: dict[Any, Any], items: dict[Any, Any]) -> dict[Any, Any]:
+    """A dictionary like the batch, with other items."""
+    try:
+        return type(batch)(items)
+    except TypeError:  # its kind wants something else than items, as defaultdict does
+        moved = copy.copy(batch)
+        moved.update(items)
+        return moved
+
+
 def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatever the loader gives
     """The batch, with its tensors on the device."""
     if isinstance(batch, torch.Tensor):
@@ -155,10 +165,7 @@ def to_device(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 - whatev
     if hasattr(batch, "to"):
         return batch.to(device)
     if isinstance(batch, dict):
-        moved = copy.copy(batch)  # of its own kind, which may want more than its items
-        for key, one in batch.items():
-            moved[key] = to_device(one, device)
-        return moved
+        return _of_kind(batch, {key: to_device(one, device) for key, one in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(to_device(one, device) for one in batch))
     if isinstance(batch, (list, tuple)):

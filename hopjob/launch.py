@@ -101,7 +101,7 @@ def _compiled(path: str) -> CodeType:
 def imported(path: str) -> set[str]:
     """Modules that a file imports by name, and what it imports from modules, which may be modules too.
 
-    None if it cannot be read; running it then shows why.
+    Empty if it cannot be read; running it then shows why.
     """
     try:
         tree = ast.parse(Path(path).read_bytes())

@@ -31,7 +31,8 @@ class Process:
         self.folder = Folder(order.checkpoints, order.placement, writer=writer) if order.checkpoints else None
         self.connection = Connection(order.socket, self._hello, orphan_s=order.orphan_s)
         # Ranks of a command that is no Python script, such as a shell line with one, know where to meet.
-        port = 0 if launched else int(os.environ.get("MASTER_PORT") or 0)
+        named = order.socket and not launched
+        port = int(os.environ.get("MASTER_PORT") or 0) if named else 0
         self.rendezvous = Rendezvous(order, self.connection, port=port)
         self.ending = Ending(self.connection, order.last, ranks=order.ranks)
         self.ending.samples = self._saved_samples()

@@ -395,12 +395,13 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", om
 
 
 class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):
-    """From now on jobs get exactly the other GPUs of the node: these are broken, used, or fail starts."""
+    """From now on jobs get exactly the other GPUs of the node."""
 
     identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
 
     gpus: dict[Index, str]
-    """withheld GPUs by index, with the reason; empty: all are available again"""
+    """withheld GPUs by index, with the reason: it is broken, another program uses it, or the node could start
+    no worker; empty: all are available again"""
 
 
 # ---- workers: one job's processes on one node ---------------------------------------------------------

@@ -214,6 +214,8 @@ class Agent:
         return [*turns]
 
     def _start(self, order: StartOrdered, now: float, *, claimed: bool) -> Effects:
+        if claimed and (why := self._gpus.why_no_start()):
+            return [Publish(_stopped_without_worker(order, now, Outcome.REFUSED, why))]
         if claimed:
             indices = self.state.workers[order.placement_id].gpu_indices
             assert len(indices) == gpus_wanted(order), "a worker owns the GPUs of its order, all or none"

@@ -4,17 +4,18 @@ A GPU that is busy although no worker of this agent holds it is used by another 
 it is free. Two readings in a row must show it, since a worker's memory is freed a moment after its end. A
 broken GPU is withheld at once, for the rest of the agent's life, and the node drains: it has to be reset.
 
-A node that could not start a worker pauses: the GPUs that no other worker holds are withheld, for longer
-each time until a worker starts again. Without that, whatever is planned on its idle GPUs would end there.
+A node that could not start a worker pauses: it refuses all starts, and the GPUs that no other worker holds
+are withheld, for longer each time until a worker starts again. Without that, whatever is planned on its idle
+GPUs would end there.
 """
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from math import inf, nextafter
 
 from schemas.events import GpusWithheld, NodeDrained
 from schemas.ids import NodeId, PlacementId
 from services.agent.state import State, Worker
-from services.agent.tasks import Failed, GpusSeen, Interrupted, NotStarted, Report, Started
+from services.agent.tasks import Failed, GpusSeen, Interrupted, LastReport, NotStarted, Report, Started
 from shared.domain.core import Effects, Publish
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 900.0
@@ -35,6 +36,7 @@ class GpuHealth:
         """GPUs withheld by a pause, and why"""
         self._published: dict[int, str] = {}
         """withheld GPUs and the reasons, as published last"""
+        self._published_at = -inf
         self._pause_s = FIRST_PAUSE_S
         """length of the next pause"""
         self.paused_until = inf
@@ -75,10 +77,15 @@ class GpuHealth:
                     self._why = f"starts pause for {self._pause_s:g} s after one that failed: {reason}"
                     self._pause_s = min(2.0 * self._pause_s, LONGEST_PAUSE_S)
                 self._pause_more(state.free_without(placement_id))
-                return self._changed(now)
+            case _ if isinstance(report, LastReport):
+                self._pause_more(state.free_without(report.placement_id))
             case _:
                 pass
-        return []
+        return self._changed(now)
+
+    def why_no_start(self) -> str:
+        """Why no worker is started at the moment; empty: workers are."""
+        return self._why if self.paused_until < inf else ""
 
     def wake(self, now: float) -> Effects:
         """End the pause if it is over."""
@@ -112,7 +119,9 @@ class GpuHealth:
         if withheld == self._published:
             return []
         self._published = withheld
-        return [Publish(GpusWithheld(at=now, node_id=self._node_id, gpus=withheld))]
+        # The time makes the fact's id, and one turn of the shell may bring several.
+        self._published_at = max(now, nextafter(self._published_at, inf))
+        return [Publish(GpusWithheld(at=self._published_at, node_id=self._node_id, gpus=withheld))]
 
     def _drain(self, state: State, now: float) -> Effects:
         """Drain the node once for each broken GPU: if an operator restores it, it stays restored."""

@@ -24,6 +24,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         core=Placer(
             start_timeout_s=ports.clock.cluster_s(settings.start_timeout_real_s),
             profile_iterations=settings.profile_iterations,
+            speed=settings.speed,
         ),
         facts=facts,
         quiet_facts=ORDERS_NOTHING,

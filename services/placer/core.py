@@ -38,15 +38,16 @@ NAMED = 3
 
 
 class Placer:
-    """`start_timeout_s`: cluster seconds for all workers of a placement to come up.
+    """`start_timeout_s`: cluster seconds for all workers of a placement to come up. `speed`: of the clock.
 
     They count from when this life first saw the placement coming up, and again from when facts reach it as
     they come, since the workers may have come up in between.
     """
 
-    def __init__(self, *, start_timeout_s: float, profile_iterations: int) -> None:
+    def __init__(self, *, start_timeout_s: float, profile_iterations: int, speed: float = 1.0) -> None:
         self.state = State()
         self._start_timeout_s = start_timeout_s
+        self._limit_real_s = start_timeout_s / speed
         self._profile_iterations = profile_iterations
         self._starts: Timeouts[PlacementId] = Timeouts(start_timeout_s)
         self._seen: set[PlacementId] = set()
@@ -74,9 +75,10 @@ class Placer:
 
     def _why_late(self, placed: Placed) -> str:
         missing = [node_id for node_id, worker in placed.workers.items() if worker is WorkerState.ORDERED]
-        more = f" and {len(missing) - NAMED} other nodes" if len(missing) > NAMED else ""
+        others = len(missing) - NAMED
+        more = f" and {others} other node{'s' if others > 1 else ''}" if others > 0 else ""
         where = ", ".join(missing[:NAMED]) + more
-        return f"its workers on {where} were not up within {self._start_timeout_s:g} s (start_timeout_real_s)"
+        return f"its workers on {where} were not up within start_timeout_real_s ({self._limit_real_s:g} s)"
 
     def resume(self, now: float) -> Effects:
         events = self._converged(now)

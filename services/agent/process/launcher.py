@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import msgspec
 from schemas.events import StartOrdered
 from schemas.jobs import JobSpec
 from services.agent.process import claims, containers, launch
-from services.agent.process.folders import RankFiles, make_worker
+from services.agent.process.folders import RankFiles, is_full, make_worker
 from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import MemoryState
 from services.agent.process.host import Host
@@ -80,6 +81,20 @@ class Launcher:
     def adopted_ranks(self) -> dict[int, RankProcess]:
         """The ranks that an earlier life started, by number; empty: this life starts the worker."""
         return {rank.rank: found_rank(rank.process) for rank in self._claim.ranks} if self._adopted else {}
+
+    async def check_node(self) -> None:
+        """Raises OSError, NoEngine if this node can start no worker, whichever the job."""
+        self._preparing_since = time.monotonic()
+        try:
+            await in_own_thread(self._check_node)
+        finally:
+            self._preparing_since = None
+
+    def _check_node(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if is_full(self._folder):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+        self.check_engine()
 
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
         """Start all ranks. `say`: prints a line in the job's output. Raises OSError, NoAccount."""

@@ -30,7 +30,7 @@ from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
 from services.agent.process.turns.executor import Executor, Participant
-from services.agent.tasks import Failed, Interrupted, LastReport, NotStarted
+from services.agent.tasks import Failed, Interrupted, LastReport, NotStarted, Started
 from shared.domain import gangs
 
 A_MOMENT_S = 5.0
@@ -47,6 +47,10 @@ NODE_ERRORS = {
 
 ABSENT_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC}
 """errors of a program or folder that the job's account cannot find or use here; another node may have it"""
+
+NO_THREAD = "can't start new thread"
+"""words of Python's RuntimeError where the system permits no further thread"""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 log = structlog.get_logger()
 
@@ -93,6 +97,8 @@ class LiveWorker:
         self._tails = {rank: Tail(RankFiles(self._folder, rank)) for rank in self.gang.ranks}
         self._reading = asyncio.Lock()
         self._last: LastReport | None = None
+        self._is_up = False
+        """whether it was reported as started"""
         self._executors = dict(zip(self.gang.ranks, executors, strict=bool(executors)))
 
     # ---- from outside
@@ -163,6 +169,8 @@ class LiveWorker:
     # ---- its life
 
     async def _run_gang(self) -> None:
+        if not self._launcher.adopted:
+            await self._launcher.check_node()
         await self._perform(self._beginning())
         while self.gang.state is not GangState.GONE:
             happened = await self._inputs.get()
@@ -201,6 +209,7 @@ class LiveWorker:
             case effects.PrintLine(rank, text):
                 self._print(rank, text)
             case effects.SendReport(report):
+                self._is_up |= isinstance(report, Started)
                 self._host.report(report)
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:
@@ -233,13 +242,13 @@ class LiveWorker:
 
     async def _end_of(self, rank: int) -> ProcessEnd:
         code, number = await self._processes[rank].ended()
-        if code == NO_CONTAINER:
-            await asyncio.to_thread(self._launcher.check_engine)
         if self.gang.record.stopping and not self._launcher.has_plugin:
             await self._launcher.all_gone()  # a shell ends before what it runs, which may still be saving
         if rank in self._executors:
             self._executors[rank].leave(self.order.placement_id)
-        await self._read_last_messages(rank)
+        spoke = await self._read_last_messages(rank)
+        if code == NO_CONTAINER and not (spoke or self.gang.record.stopping):
+            await asyncio.to_thread(self._launcher.check_engine)
         memory = await asyncio.to_thread(self._launcher.memory)
         lines = await asyncio.to_thread(self._tails[rank].last)
         full = await in_own_thread(partial(self._host.folders.full, self.order))
@@ -252,10 +261,11 @@ class LiveWorker:
         last = max(tail.freed_when_full for tail in self._tails.values())
         return str(self._host.folders.run) if time.monotonic() - last < A_MOMENT_S else ""
 
-    async def _read_last_messages(self, rank: int) -> None:
+    async def _read_last_messages(self, rank: int) -> bool:
         """Take the last messages of a rank that has ended: from its connection, and from its file.
 
-        A rank writes its last message to a file too, since the agent may be away when it ends.
+        A rank writes its last message to a file too, since the agent may be away when it ends. Returns
+        whether it was connected or left one.
         """
         connection = self._connections.get(rank)
         if connection is not None:
@@ -265,8 +275,10 @@ class LiveWorker:
             except TimeoutError:
                 pass  # another process of the job still holds the connection
         text = await asyncio.to_thread(_read, RankFiles(self._folder, rank))
-        if message := messages.message_in_file(text):
+        message = messages.message_in_file(text)
+        if message:
             self.heard(rank, message)
+        return connection is not None or message is not None
 
     # ---- its end
 
@@ -305,7 +317,7 @@ class LiveWorker:
 
     def _report_of(self, error: Exception) -> LastReport:
         placement_id = self.order.placement_id
-        if self.gang.state is GangState.STARTING and self._is_of_this_node(error):
+        if not self._is_up and self._is_of_this_node(error):
             return NotStarted(placement_id, in_words(error))
         own = isinstance(error, ValueError) or (isinstance(error, OSError) and error.errno not in NODE_ERRORS)
         reason = in_words(error) if self._processes else f"cannot be started: {in_words(error)}"
@@ -316,10 +328,14 @@ class LiveWorker:
 
     def _is_of_this_node(self, error: Exception) -> bool:
         """Whether other jobs cannot be started here either: it is about no folder that this one named."""
-        if not isinstance(error, OSError) or error.errno not in NODE_ERRORS - {errno.EDQUOT}:
-            return isinstance(error, NoEngine)  # and a quota is an account's
-        own = (self._host.folders.run, self._host.folders.jobs)
-        return error.filename is None or any(map(Path(os.fsdecode(error.filename)).is_relative_to, own))
+        if not isinstance(error, OSError):
+            no_thread = isinstance(error, RuntimeError) and str(error) == NO_THREAD
+            return no_thread or isinstance(error, NoEngine | MemoryError)
+        if error.errno not in NODE_ERRORS - {errno.EDQUOT}:  # a quota is an account's
+            return False
+        folders = self._host.folders
+        shared = (folders.run, CONTROL_GROUPS, *([] if self.order.spec.checkpoint_folder else [folders.jobs]))
+        return error.filename is None or any(map(Path(os.fsdecode(error.filename)).is_relative_to, shared))
 
     # ---- small things
 

@@ -328,7 +328,6 @@ def _start_ordered(state: State, fact: StartOrdered) -> None:
     job = state.jobs.get(fact.job_id)
     if job is None or fact.profile_iterations:
         return
-    job.refusals = 0
     if job.running is None and job.ordered_at is None:
         job.ordered_at = fact.at
     if job.placement != fact.placement_id:

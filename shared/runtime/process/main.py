@@ -124,6 +124,7 @@ async def _live_with(life: Life, build: Build, settings: Settings, *, first: boo
             steps.begin("what NATS has stored of the stack's version and settings")
             await _retry_until_answered(bus, lambda: check_protocol(bus))
             if reporter is not None:
+                steps.begin("services that run with another clock: whether they do")
                 with _starting(name):
                     await _retry_until_answered(bus, reporter.check_clock)
             await _retry_until_answered(bus, lambda: announce(bus, name, settings))

@@ -93,9 +93,10 @@ class Reporter:
         seen: dict[str, float] = {}
         while others := [report for report in await _up(self._bus, self._now()) if self._differs(report)]:
             for other in others:
-                if seen.setdefault(instance_name(other.name, other.instance), other.at) != other.at:
+                name = instance_name(other.name, other.instance)
+                if seen.setdefault(name, other.at) != other.at:
                     raise ValueError(
-                        f"the settings have {_clock_of(self.report)}, and {other.name}, which runs, has "
+                        f"the settings have {_clock_of(self.report)}, and {name}, which runs, has "
                         f"{_clock_of(other)}: give all services of a stack the same"
                     )
             await asyncio.sleep(RENEW_REAL_S / 4)

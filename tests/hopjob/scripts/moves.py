@@ -28,7 +28,16 @@ class Own:
         return self
 
 
+class Named(dict):  # type: ignore[type-arg]
+    """A batch whose items are its attributes too."""
+
+    def __init__(self, *items: object, **more: object) -> None:
+        super().__init__(*items, **more)
+        self.__dict__ = self
+
+
 x = torch.zeros(1)
+assert to_device(Named(x=x), META).x.is_meta
 assert to_device(Own(), META).x.is_meta
 many = defaultdict(list, x=x)
 moved = to_device(many, META)

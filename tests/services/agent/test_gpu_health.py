@@ -5,6 +5,7 @@ from schemas.events import GpusWithheld, NodeDrained, NodeJoined, NodeRestored, 
 from schemas.ids import PlacementId
 from services.agent.gpu_health import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from services.agent.tasks import ALL_WELL, Failed, GpusSeen, NotStarted, Started, Stopped
+from shared.domain.core import Publish
 from tests.services.agent.agent_bench import HERE, Bench, joined, start
 
 P1 = PlacementId("p1")
@@ -192,14 +193,25 @@ def test_starts_that_fail_together_are_one_pause() -> None:
     assert bench.core.next_wakeup() == 1.0 + FIRST_PAUSE_S
 
 
-def test_a_gpu_that_comes_free_while_the_node_pauses_is_withheld_at_the_next_look() -> None:
+def test_a_gpu_that_comes_free_while_the_node_pauses_is_withheld() -> None:
     bench = Bench()
     bench.tell(start("p0", gpus=1))
     bench.tell(start(gpus=1))
     bench.tell(NotStarted(P1, FULL), at=5.0)
-    bench.tell(Stopped(PlacementId("p0"), 1.0), at=6.0)
-    assert bench.core.state.free() == [0]
-    assert withheld(bench.tell(ALL_WELL, at=7.0)) == [[0, 1, 2, 3]]
+    assert withheld(bench.tell(Stopped(PlacementId("p0"), 1.0), at=6.0)) == [[0, 1, 2, 3]]
+
+
+def test_what_changes_twice_in_one_turn_is_two_facts() -> None:
+    """Facts with the same id are stored once; the time is part of the id."""
+    bench = Bench()
+    for name in ("p1", "p2"):
+        bench.tell(start(name, gpus=2))
+    reports = [NotStarted(PlacementId(name), FULL) for name in ("p1", "p2")]
+    effects = [effect for report in reports for effect in bench.core.handle(report, 1.0)]
+    facts = [effect.event for effect in effects if isinstance(effect, Publish)]
+    pauses = [fact for fact in facts if isinstance(fact, GpusWithheld)]
+    assert [list(fact.gpus) for fact in pauses] == [[0, 1], [0, 1, 2, 3]]
+    assert len({fact.event_id for fact in pauses}) == 2
 
 
 def test_a_gpu_that_another_program_takes_while_the_node_pauses_stays_withheld() -> None:

@@ -6,7 +6,7 @@ import pytest
 from schemas.events import Outcome, StartOrdered, TurnsOrdered, WorkerStopped
 from schemas.ids import PlacementId, PlanId, RotaId
 from schemas.placement import Gang, Relaxed
-from services.agent.tasks import Started, StartWorker, Stopped, TrainWorker, TurnWorker
+from services.agent.tasks import NotStarted, Started, StartWorker, Stopped, TrainWorker, TurnWorker
 from tests.services.agent.agent_bench import HERE, Bench, formed, joined, start, stop
 
 
@@ -42,6 +42,19 @@ def test_workers_of_a_rota_have_the_same_gpus_and_others_have_others() -> None:
     assert indices(bench) == {"p1": (0, 1), "p2": (2,), "p3": (0, 1), "p4": (3,)}
     assert refusals(bench, start("p5")) == ["1 GPUs wanted, 0 free"]
     assert refusals(bench, in_turns("p6", place=2)) == []
+
+
+def test_none_joins_a_rota_while_the_node_pauses() -> None:
+    """Its GPUs are held by the others of the rota, so they are not withheld."""
+    bench = Bench()
+    bench.tell(in_turns("p1"))
+    bench.tell(start("p2"))
+    bench.tell(NotStarted(PlacementId("p2"), "no space"))
+    assert refusals(bench, in_turns("p3", place=1)) == [
+        "starts pause for 30 s after one that failed: no space"
+    ]
+    bench.perform(bench.core.wake(100.0))
+    assert refusals(bench, in_turns("p4", place=1)) == []
 
 
 @pytest.mark.parametrize("other", [in_turns("p2", rota="s"), in_turns("p2", gpus=3)])

@@ -30,8 +30,8 @@ JOB, OTHER = JobId("job-1"), JobId("job-2")
 class Bench:
     """A placer whose own facts come straight back, two nodes of four GPUs, and two jobs."""
 
-    def __init__(self, *, nodes: Sequence[NodeId] = (A, B), gpus: int = 4) -> None:
-        self.core = Placer(start_timeout_s=60.0, profile_iterations=20)
+    def __init__(self, *, nodes: Sequence[NodeId] = (A, B), gpus: int = 4, speed: float = 1.0) -> None:
+        self.core = Placer(start_timeout_s=60.0, profile_iterations=20, speed=speed)
         self.log: list[Event] = []
         self.plans = 0
         for node_id in nodes:

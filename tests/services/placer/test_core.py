@@ -335,8 +335,18 @@ def test_a_gang_that_does_not_come_up_in_time_is_taken_back() -> None:
     assert kinds(facts) == [PlacementRefused, StopOrdered, StopOrdered]
     refusal = facts[0]
     assert isinstance(refusal, PlacementRefused)
-    assert refusal.reason == "its workers on a, b were not up within 60 s (start_timeout_real_s)"
+    assert refusal.reason == "its workers on a, b were not up within start_timeout_real_s (60 s)"
     assert bench.core.next_wakeup() is None
+
+
+def test_a_late_start_names_some_nodes_and_the_limit_in_real_seconds() -> None:
+    bench = Bench(nodes=[NodeId(name) for name in "abcde"], speed=30.0)
+    bench.plan(place("p1", a=1, b=1, c=1, d=1, e=1), at=10.0)
+    refusal = bench.wake(70.0)[0]
+    assert isinstance(refusal, PlacementRefused)
+    assert refusal.reason == (
+        "its workers on a, b, c and 2 other nodes were not up within start_timeout_real_s (2 s)"
+    )
 
 
 @pytest.mark.parametrize("at", [70.0, 71.0, 100.0])

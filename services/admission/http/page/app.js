@@ -147,7 +147,7 @@ async function link() {
       linked("wait", "connecting again");
     } catch (error) {
       if (error instanceof Unauthorized) askToken();
-      else if (error instanceof Refused && seen.seq !== null) beginAgain();
+      else if (error.status === 422 && seen.seq !== null) beginAgain();
       else linked("wait", "connecting again");
     }
     await new Promise((done) => setTimeout(done, BACK_MS[Math.min(tries, BACK_MS.length - 1)]));

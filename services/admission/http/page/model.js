@@ -25,7 +25,9 @@ export class Model {
   /** Reads what has changed; all of it anew if the history began again, or has dropped what we did not see end. */
   async read() {
     for (let part = 0; part < PARTS_MOST; part++) {
-      const view = await get(`v1/timeline?after=${this.revision}`);
+      const asked = this.revision;
+      const view = await get(`v1/timeline?after=${asked}`);
+      if (this.revision !== asked) continue; // it began again meanwhile
       if (view.revision < this.revision || (this.revision && view.complete_from > this.at)) {
         this.clear();
         continue;

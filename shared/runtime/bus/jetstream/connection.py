@@ -489,9 +489,9 @@ def _of_system(error: OSError) -> str:
         case socket.gaierror():
             return (error.strerror or str(error)).lower()
         case OSError(errno=int(number)):
-            return os.strerror(number).lower()
+            return f"{error.filename or ''}: {os.strerror(number)}".removeprefix(": ").lower()
         case _:
-            return str(error)
+            return str(error) or repr(error)
 
 
 def _is_of_credentials(error: Exception) -> bool:

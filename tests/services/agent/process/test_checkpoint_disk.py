@@ -12,12 +12,12 @@ from schemas.ids import PlacementId
 from services.agent.process.kernel import spawning
 from services.agent.process.kernel.spawning import reach
 from services.agent.process.own_thread import in_own_thread
-from services.agent.tasks import Completed, NotStarted, Saved, Stopped
+from services.agent.tasks import Completed, Interrupted, NotStarted, Saved, Stopped
 from tests.live.ext4_disk import Disk, disk_at
 from tests.services.agent.process.process_bench import RunningNode, left_of, order, short_folder
 from tests.stack_watch import LIMIT_S, Seconds
 
-THERE, AWAY, LATER = PlacementId("there"), PlacementId("away"), PlacementId("later")
+THERE, AWAY, LATER, NAMED = map(PlacementId, ("there", "away", "later", "named"))
 MANY = 12
 """orders: more than asyncio has threads for what waits, on a machine of few cores"""
 
@@ -95,11 +95,15 @@ async def test_while_the_disk_is_gone_starts_are_refused_with_the_reason_and_the
 ) -> None:
     await trained(node, elsewhere(node, AWAY, "forever"), gpu=0)
     with disk.gone():
-        node.runner.start(on_disk(node, THERE, "forever"), (1,))
+        node.runner.start(order("forever", name=THERE), (1,))
         refused = await node.ended(THERE)
         assert isinstance(refused, NotStarted)
-        assert "Input/output error" in refused.reason
-        assert str(node.folders.jobs / THERE) in refused.reason
+        assert refused.reason.startswith(f"{node.folders.jobs}/")
+        assert refused.reason.endswith(": Input/output error")
+        node.runner.start(on_disk(node, NAMED, "forever"), (1,))
+        own = await node.ended(NAMED)
+        assert isinstance(own, Interrupted), "another job may have named a folder that is there"
+        assert own.reason == f"cannot be started: {node.folders.jobs / NAMED}: Input/output error"
         await saves_again(node, AWAY)
     back = Seconds()
     await trained(node, on_disk(node, LATER, "iterations=1"), gpu=1)

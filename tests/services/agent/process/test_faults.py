@@ -277,6 +277,9 @@ async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
         second = await node.ended(PlacementId("p2"))
         assert isinstance(second, NotStarted)
         assert re.fullmatch(rf"{folder}/run/\S+: No space left on device", second.reason)
+        node.runner.start(order(command=("sh", "-c", "true"), name="p4"), (1,))
+        assert isinstance(await node.ended(PlacementId("p4")), NotStarted), "without the plug-in, too"
+        assert not node.ups(PlacementId("p4"))
         (folder / "run" / "rest").unlink()
         await node.trained(order("iterations=1", name="p3"))
         assert isinstance(await node.ended(PlacementId("p3")), Completed)
@@ -340,6 +343,9 @@ async def test_a_container_engine_that_is_away_is_no_fault_of_a_job(
     if up:
         (tmp_path / "up").touch()
     async with running_node() as node:
+        if not up:
+            await node.trained(order(command=("true",), name="p2", image="no/such/image"))
+            assert isinstance(await node.ended(PlacementId("p2")), NotStarted)
         await node.trained(order("iterations=1", image="no/such/image"))
         last = await node.ended()
         if up:
