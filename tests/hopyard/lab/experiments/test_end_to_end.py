@@ -299,7 +299,7 @@ LONG = {name.value for name in command.Name} - {"accuracy"}
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name.value, marks=[pytest.mark.benchmark] if name.value in LONG else [])
+        pytest.param(name.value, marks=pytest.mark.benchmark if name.value in LONG else pytest.mark.slow)
         for name in command.Name
     ],
 )
