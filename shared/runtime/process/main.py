@@ -111,15 +111,7 @@ async def _live_with(life: Life, build: Build, settings: Settings, *, first: boo
                 await go_on_from_newest(clock, bus)
         async with (
             while_running(keep_clock_correct(clock, bus)),
-            reported(
-                bus,
-                name,
-                clock.unix,
-                instance=settings.instance,
-                instances=settings.instances,
-                speed=settings.speed,
-                clock_origin=settings.clock_origin,
-            ) as reporter,
+            reported(bus, name, clock.unix, settings) as reporter,
         ):
             steps.begin("what NATS has stored of the stack's version and settings")
             await _retry_until_answered(bus, lambda: check_protocol(bus))

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 
 from schemas.instances import instance_name, instances_of
+from schemas.settings import Settings
 from schemas.views import ServiceState, ServiceView
 from shared.runtime.bus.contract import Conflict, State
 from shared.runtime.shell.quarantine import quarantine_of
@@ -29,6 +30,9 @@ WRITE_LIMIT_REAL_S = 1.0
 ERROR_CHARS = 500
 KILLED = "it ended without reporting an error: killed, or its machine failed"
 
+ALONE = Settings()
+"""the settings of the only instance of a service"""
+
 Troubles = Callable[[], Sequence[str]]
 
 
@@ -40,22 +44,19 @@ class Reporter:
         bus: State,
         name: str,
         now: Callable[[], float] = time.time,
-        *,
-        instance: int = 1,
-        speed: float = 1.0,
-        clock_origin: float = 0.0,
+        settings: Settings = ALONE,
     ) -> None:
         self._bus = bus
         self._now = now
-        self._key = _key(instance_name(name, instance))
+        self._key = _key(instance_name(name, settings.instance))
         self.report = ServiceView(
             name=name,
-            instance=instance,
+            instance=settings.instance,
             state=ServiceState.STARTING,
             since=now(),
             at=now(),
-            speed=speed,
-            clock_origin=clock_origin,
+            speed=settings.speed,
+            clock_origin=settings.clock_origin,
         )
         self._written = self.report
 
@@ -181,11 +182,7 @@ async def reported(
     bus: State,
     name: str,
     now: Callable[[], float] = time.time,
-    *,
-    instance: int = 1,
-    instances: int = 0,
-    speed: float = 1.0,
-    clock_origin: float = 0.0,
+    settings: Settings = ALONE,
 ) -> AsyncIterator[Reporter | None]:
     """Reports a life from its start to its end, failures included.
 
@@ -194,8 +191,8 @@ async def reported(
     if name not in NAMES:
         yield None
         return
-    reporter = Reporter(bus, name, now, instance=instance, speed=speed, clock_origin=clock_origin)
-    await reporter.begin(instances)
+    reporter = Reporter(bus, name, now, settings)
+    await reporter.begin(settings.instances)
     try:
         yield reporter
     except asyncio.CancelledError:

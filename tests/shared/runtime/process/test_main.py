@@ -119,7 +119,7 @@ async def test_a_start_that_waits_for_nats_ends_once_its_connection_is_closed(li
 async def test_a_service_of_another_clock_than_one_that_runs_ends_and_says_so(live: JetStreamNet) -> None:
     """So would one that `docker compose run` starts again without a variable of the command before."""
     bus = await live.client("admission")
-    async with reported(bus, "planner", speed=60.0) as reporter:
+    async with reported(bus, "planner", settings=Settings(speed=60.0)) as reporter:
         assert reporter is not None
         renewing = asyncio.create_task(reporter.renew(ready=lambda: True, troubles=tuple))
         while not reporter.up():

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from schemas.instances import instances_of
+from schemas.settings import Settings
 from schemas.views import ServiceState, ServiceView
 from services.table import OF_CLUSTER
 from shared.runtime.bus.memory import MemoryBus
@@ -157,14 +158,14 @@ async def test_a_service_that_begins_to_lead_reports_it_before_the_next_renewal(
 
 
 async def test_a_stack_made_again_elsewhere_knows_no_process_of_the_old_one(bus: MemoryBus) -> None:
-    await Reporter(bus, "planner", instance=2).begin()
+    await Reporter(bus, "planner", settings=Settings(instance=2)).begin()
     await forget_reports(bus)
     assert await reports(bus) == ()
 
 
 async def test_instances_beyond_the_present_number_have_ended(bus: MemoryBus) -> None:
     for instance in (1, 2, 3):
-        await Reporter(bus, "planner", lambda: 100.0, instance=instance).begin()
+        await Reporter(bus, "planner", lambda: 100.0, Settings(instance=instance)).begin()
     now = 100.0 + GONE_AFTER_REAL_S + 1
     await Reporter(bus, "planner", lambda: now).begin(instances=2)
     states = [one.state for one in await reports(bus, lambda: now)]
@@ -172,7 +173,7 @@ async def test_instances_beyond_the_present_number_have_ended(bus: MemoryBus) ->
 
 
 async def test_without_a_known_number_of_instances_a_gone_one_is_reported(bus: MemoryBus) -> None:
-    await Reporter(bus, "planner", lambda: 100.0, instance=2).begin()
+    await Reporter(bus, "planner", lambda: 100.0, Settings(instance=2)).begin()
     now = 100.0 + GONE_AFTER_REAL_S + 1
     await Reporter(bus, "planner", lambda: now).begin()
     assert [one.state for one in await reports(bus, lambda: now)][1] is ServiceState.GONE
@@ -198,7 +199,7 @@ async def test_a_service_says_what_it_did_last(bus: MemoryBus) -> None:
 @pytest.fixture
 async def running(bus: MemoryBus) -> AsyncIterator[None]:
     """A planner whose clock goes sixty times as fast."""
-    async with reported(bus, "planner", speed=60.0) as reporter:
+    async with reported(bus, "planner", settings=Settings(speed=60.0)) as reporter:
         assert reporter is not None
         renewing = asyncio.create_task(reporter.renew(ready=lambda: True, troubles=tuple))
         while (await planner(bus)).state is not ServiceState.UP:
@@ -216,11 +217,11 @@ async def left_by_a_planner(bus: MemoryBus, at: float, speed: float | None) -> N
 
 @pytest.mark.usefixtures("running")
 async def test_a_service_of_another_clock_than_one_that_runs_does_not_start(bus: MemoryBus) -> None:
-    await Reporter(bus, "placer", speed=60.0).check_clock()
+    await Reporter(bus, "placer", settings=Settings(speed=60.0)).check_clock()
     with pytest.raises(ValueError, match=r"speed=1\.0 and .*, and planner, which runs, has speed=60\.0"):
         await Reporter(bus, "admission").check_clock()
     with pytest.raises(ValueError, match="clock_origin=5"):
-        await Reporter(bus, "admission", speed=60.0, clock_origin=5.0).check_clock()
+        await Reporter(bus, "admission", settings=Settings(speed=60.0, clock_origin=5.0)).check_clock()
 
 
 async def test_a_service_that_was_killed_does_not_decide_the_clock_of_the_next_stack(bus: MemoryBus) -> None:
@@ -231,4 +232,4 @@ async def test_a_service_that_was_killed_does_not_decide_the_clock_of_the_next_s
 
 async def test_a_service_of_an_earlier_version_has_any_clock(bus: MemoryBus) -> None:
     await left_by_a_planner(bus, at=100.0, speed=None)
-    await Reporter(bus, "admission", lambda: 100.0, speed=9.0).check_clock()
+    await Reporter(bus, "admission", lambda: 100.0, Settings(speed=9.0)).check_clock()
