@@ -71,16 +71,15 @@ class GpuHealth:
         match report:
             case Started():
                 self._pause_s = FIRST_PAUSE_S
-            case NotStarted(placement_id, reason):
-                if self.paused_until == inf:
-                    self.paused_until = now + self._pause_s
-                    self._why = f"starts pause for {self._pause_s:g} s after one that failed: {reason}"
-                    self._pause_s = min(2.0 * self._pause_s, LONGEST_PAUSE_S)
-                self._pause_more(state.free_without(placement_id))
-            case _ if isinstance(report, LastReport):
-                self._pause_more(state.free_without(report.placement_id))
+            case NotStarted(reason=reason) if self.paused_until == inf:
+                self.paused_until = now + self._pause_s
+                self._why = f"starts pause for {self._pause_s:g} s after one that failed: {reason}"
+                self._pause_s = min(2.0 * self._pause_s, LONGEST_PAUSE_S)
             case _:
                 pass
+        if self.paused_until == inf or not isinstance(report, LastReport):
+            return []
+        self._pause_more(state.free(without=report.placement_id))
         return self._changed(now)
 
     def why_no_start(self) -> str:

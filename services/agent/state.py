@@ -93,15 +93,13 @@ class State(msgspec.Struct, kw_only=True):
         wanted, free = order.gang.on(order.node_id), self.free()
         return tuple(free[:wanted]) if wanted <= len(free) else ()
 
-    def free_without(self, placement_id: PlacementId) -> list[int]:
-        """The GPUs that would be free if the placement had no worker."""
-        others = [worker for key, worker in self.workers.items() if key != placement_id]
-        owned = {index for worker in others for index in worker.gpu_indices}
-        return [index for index in range(self.gpus) if index not in owned and index not in self.withheld]
+    def free(self, *, without: PlacementId | None = None) -> list[int]:
+        """Indices of the node's GPUs that no worker owns and that are not withheld, ascending.
 
-    def free(self) -> list[int]:
-        """Indices of the node's GPUs that no worker owns and that are not withheld, ascending."""
-        owned = self.held
+        `without`: a placement whose worker is about to end.
+        """
         holders = {worker.holder: worker.gpu_indices for worker in self.workers.values()}
-        assert len(owned) == sum(map(len, holders.values())), "one holder each"
+        assert len(self.held) == sum(map(len, holders.values())), "one holder each"
+        staying = [worker for key, worker in self.workers.items() if key != without]
+        owned = {index for worker in staying for index in worker.gpu_indices}
         return [index for index in range(self.gpus) if index not in owned and index not in self.withheld]

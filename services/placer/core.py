@@ -38,10 +38,10 @@ NAMED = 3
 
 
 class Placer:
-    """`start_timeout_s`: cluster seconds for all workers of a placement to come up. `speed`: of the clock.
+    """`start_timeout_s`: cluster seconds for all workers of a placement to come up.
 
     They count from when this life first saw the placement coming up, and again from when facts reach it as
-    they come, since the workers may have come up in between.
+    they come, since the workers may have come up in between. `speed`: cluster seconds a real second.
     """
 
     def __init__(self, *, start_timeout_s: float, profile_iterations: int, speed: float = 1.0) -> None:

@@ -86,15 +86,15 @@ class Launcher:
         """Raises OSError, NoEngine if this node can start no worker, whichever the job."""
         self._preparing_since = time.monotonic()
         try:
-            await in_own_thread(self._check_node)
+            await in_own_thread(self._check_folder)
         finally:
             self._preparing_since = None
+        await asyncio.to_thread(self.check_engine)
 
-    def _check_node(self) -> None:
+    def _check_folder(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         if is_full(self._folder):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
-        self.check_engine()
 
     async def spawn(self, meeting: str, say: Callable[[str], None]) -> dict[int, RankProcess]:
         """Start all ranks. `say`: prints a line in the job's output. Raises OSError, NoAccount."""

@@ -97,8 +97,8 @@ class LiveWorker:
         self._tails = {rank: Tail(RankFiles(self._folder, rank)) for rank in self.gang.ranks}
         self._reading = asyncio.Lock()
         self._last: LastReport | None = None
-        self._is_up = False
-        """whether it was reported as started"""
+        self._is_up = self._launcher.adopted
+        """whether it was reported as started, perhaps in an earlier life"""
         self._executors = dict(zip(self.gang.ranks, executors, strict=bool(executors)))
 
     # ---- from outside

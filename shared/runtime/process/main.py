@@ -116,7 +116,7 @@ async def _live_with(life: Life, build: Build, settings: Settings, *, first: boo
             steps.begin("what NATS has stored of the stack's version and settings")
             await _retry_until_answered(bus, lambda: check_protocol(bus))
             if reporter is not None:
-                steps.begin("services that run with another clock: whether they do")
+                steps.begin("the clocks of the services that run, which it compares with its own")
                 with _starting(name):
                     await _retry_until_answered(bus, reporter.check_clock)
             await _retry_until_answered(bus, lambda: announce(bus, name, settings))

@@ -1,10 +1,15 @@
 """Workers outlive their agent: the next one finds them, hears them, and sees how they end."""
 
 import asyncio
+import errno
 import os
 import signal
 
+import pytest
+
 from schemas.ids import PlacementId
+from services.agent.process.gang.verdicts import MemoryState
+from services.agent.process.launcher import Launcher
 from services.agent.tasks import Completed, Interrupted, Saved, Started, Stopped
 from tests.services.agent.process.process_bench import (
     P1,
@@ -85,6 +90,22 @@ async def test_a_worker_that_was_killed_without_an_agent_is_interrupted() -> Non
         assert last.reason.startswith("rank 0 ended unseen")
         await node.end()
         assert left_of(node.folders) == []
+
+
+async def test_an_error_of_the_node_does_not_make_an_adopted_worker_one_that_never_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_memory(_: Launcher) -> MemoryState:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(Launcher, "memory", no_memory)
+    with short_folder() as folder:
+        await killed_agent(folder, order("forever"))
+        node = RunningNode(folder)
+        os.kill(node.pids()[0], signal.SIGKILL)
+        await node.begin()
+        assert await node.ended() == Interrupted(P1, "Cannot allocate memory")
+        await node.end()
 
 
 async def test_lines_printed_without_an_agent_are_kept() -> None:
