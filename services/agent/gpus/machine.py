@@ -1,4 +1,8 @@
-"""Finds the GPUs of this machine: by a node file, by the settings, or by asking the driver."""
+"""Finds the GPUs of this machine: by a node file, by the settings, or by asking the driver.
+
+Where the agent's environment has CUDA_VISIBLE_DEVICES, only the GPUs that it names count, as for any program
+that uses CUDA: the others are somebody else's.
+"""
 
 import os
 import socket
@@ -15,6 +19,8 @@ from services.agent.gpus.names import gpu_type_of, is_cpu, node_name_of
 from services.agent.gpus.nvml import Device, NoNvml, Nvml, driver_loaded
 from shared.runtime.files import fault, read_file
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 
 class UnfitMachine(LookupError):
     """The machine cannot be the node that is asked for; the text says why."""
@@ -26,6 +32,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     file: NodeFile
     uuids: tuple[str, ...] = ()
     """UUIDs of its GPUs, by index; empty: the driver cannot be asked"""
+    unchecked: tuple[str, ...] = ()
+    """where the driver cannot be asked: the GPUs that CUDA_VISIBLE_DEVICES names, by index"""
     left_out: str = ""
     """GPUs of the machine that the node leaves out, in words; empty: none"""
 
@@ -33,7 +41,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     def visible(self) -> tuple[str, ...]:
         """Names of the GPUs for CUDA_VISIBLE_DEVICES, by index; empty: the node has CPU slots."""
         count = self.file.gpus if isinstance(self.file.gpus, int) else len(self.file.gpus)
-        return () if is_cpu(self.file.gpu_type) else self.uuids or tuple(map(str, range(count)))
+        if is_cpu(self.file.gpu_type):
+            return ()
+        return self.uuids or self.unchecked or tuple(map(str, range(count)))
 
 
 def visible_devices(settings: Settings) -> tuple[str, ...]:
@@ -51,10 +61,10 @@ def machine_of(settings: Settings) -> Machine:
         return _of_file(settings.node_file, devices, why_not)
     if settings.gpus:
         gpu_type, _, count = settings.gpus.partition(":")
-        return _of_count(described(settings, GpuType(gpu_type), int(count)), devices)
+        return _of_count(described(settings, GpuType(gpu_type), int(count)), devices, why_not)
     if not devices:
         raise UnfitMachine(
-            f"no GPU is found ({why_not}); with --gpus cpu:{_cores()} slots of the CPU stand for GPUs"
+            f"no GPU is found{_because(why_not)}; with --gpus cpu:{_cores()} slots of the CPU stand for GPUs"
         )
     return _of_devices(settings, devices)
 
@@ -93,45 +103,79 @@ def _name(settings: Settings) -> str:
         raise UnfitMachine(f"{settings.node!r}: {reason}; {fitting} would do") from None
 
 
-def _devices() -> tuple[tuple[Device, ...], str]:
-    """(the GPUs that the driver lists, why there are none)."""
+def _devices() -> tuple[tuple[Device, ...] | None, str]:
+    """(the GPUs that the agent may use, why there are no others); None: the driver cannot be asked."""
     try:
         nvml = Nvml()
         try:
-            return nvml.devices(), "NVML knows of none"
+            devices = nvml.devices()
         finally:
             nvml.close()
     except NoNvml as error:
-        return (), f"{error}{', though the driver is loaded' if driver_loaded() else ''}"
+        return None, f"{error}{', though the driver is loaded' if driver_loaded() else ''}"
+    if not devices:
+        return devices, "NVML knows of none"
+    named = os.environ.get(VISIBLE)
+    if named is None:
+        return devices, ""
+    visible = visible_of(devices, named)
+    return visible, f"of its {len(devices)}, {VISIBLE}={named} leaves {len(visible)}"
 
 
-def _of_file(path: str, devices: Sequence[Device], why_not: str) -> Machine:
+def visible_of(devices: Sequence[Device], named: str) -> tuple[Device, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names, in the driver's order.
+
+    An entry is an index or the beginning of a UUID. As in CUDA, the first that names no GPU ends the list.
+    """
+    chosen = list[Device]()
+    for entry in map(str.strip, named.split(",")):
+        meant = [device for device in devices if _named(device, entry)]
+        if len(meant) != 1:
+            break
+        chosen += meant
+    return tuple(device for device in devices if device in chosen)
+
+
+def _named(device: Device, entry: str) -> bool:
+    by_index = entry.isdecimal() and int(entry) == device.index
+    return by_index or bool(entry and device.uuid.startswith(entry))
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _of_file(path: str, devices: Sequence[Device] | None, why_not: str) -> Machine:
     file = read_file(path, NodeFile)
     if isinstance(file.gpus, int):
-        return _of_count(file, devices)
+        return _of_count(file, devices, why_not)
     if is_cpu(file.gpu_type):
         raise fault(path, "$.gpus", f"slots of type {file.gpu_type} have no UUIDs: give their number")
     uuids = tuple(gpu.uuid for gpu in file.gpus)
-    known = {device.uuid for device in devices}
-    some_unknown = any(device.fault for device in devices)  # may be in the file; the watch withholds it
+    known = {device.uuid for device in devices or ()}
+    some_unknown = any(device.fault for device in devices or ())  # may be in the file; the watch withholds it
     for index, uuid in enumerate(uuids):
         if uuid in uuids[:index]:
             raise fault(path, f"$.gpus[{index}].uuid", f"{uuid} is given twice")
         if uuid not in known and not some_unknown:
-            reason = "" if devices else f" ({why_not})"
-            raise fault(path, f"$.gpus[{index}].uuid", f"this machine has no GPU {uuid}{reason}")
+            raise fault(path, f"$.gpus[{index}].uuid", f"this machine has no GPU {uuid}{_because(why_not)}")
     return Machine(file=file, uuids=uuids)
 
 
-def _of_count(file: NodeFile, devices: Sequence[Device]) -> Machine:
-    """The first `file.gpus` GPUs; if the driver cannot be asked, their number is not checked."""
+def _of_count(file: NodeFile, devices: Sequence[Device] | None, why_not: str) -> Machine:
+    """The first `file.gpus` GPUs; where the driver cannot be asked, only CUDA_VISIBLE_DEVICES is a limit."""
     assert isinstance(file.gpus, int), "a list names its GPUs"
-    if is_cpu(file.gpu_type) or not devices:
+    if is_cpu(file.gpu_type):
         return Machine(file=file)
+    asked = f"{file.gpus} GPUs of {file.gpu_type} are asked for"
+    if devices is None:
+        named = os.environ.get(VISIBLE)
+        entries = () if named is None else tuple(entry.strip() for entry in named.split(","))
+        if named is not None and file.gpus > len(entries):
+            raise UnfitMachine(f"{asked}, and {VISIBLE}={named} names {len(entries)}")
+        return Machine(file=file, unchecked=entries[: file.gpus])
     if file.gpus > len(devices):
-        raise UnfitMachine(
-            f"{file.gpus} GPUs of {file.gpu_type} are asked for, and the machine has {len(devices)}"
-        )
+        raise UnfitMachine(f"{asked}, and the machine has {len(devices)}{_because(why_not)}")
     chosen = devices[: file.gpus]
     _check(chosen)
     return Machine(file=file, uuids=tuple(device.uuid for device in chosen))
@@ -155,10 +199,10 @@ def _of_devices(settings: Settings, devices: Sequence[Device]) -> Machine:
 
 def _check(devices: Sequence[Device]) -> None:
     """Raises UnfitMachine for a GPU that cannot be reached: without it the others had other indices."""
-    for index, device in enumerate(devices):
+    for device in devices:
         if device.fault:
             raise UnfitMachine(
-                f"GPU {index} of this machine cannot be reached ({device.fault}): "
+                f"GPU {device.index} of this machine cannot be reached ({device.fault}): "
                 "repair it, or list the UUIDs of the others in a node file"
             )
 

@@ -29,6 +29,8 @@ class NoNvml(OSError):
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU as the driver names it."""
 
+    index: int
+    """its place in the order of bus addresses, from 0"""
     uuid: str
     name: str
     memory: float | None
@@ -94,12 +96,13 @@ class Nvml:
         try:
             handle = lib.nvmlDeviceGetHandleByIndex(index)
             return Device(
+                index=index,
                 uuid=lib.nvmlDeviceGetUUID(handle),
                 name=lib.nvmlDeviceGetName(handle),
                 memory=self._memory(handle),
             )
         except lib.NVMLError as error:
-            return Device(uuid="", name="", memory=None, fault=str(error))
+            return Device(index=index, uuid="", name="", memory=None, fault=str(error))
 
     def _memory(self, handle: Any) -> float | None:  # noqa: ANN401 - a pointer of the library
         try:

@@ -134,3 +134,79 @@ def test_a_gpu_that_cannot_be_reached_is_neither_counted_nor_left_out(
 def test_a_node_file_may_name_a_gpu_that_cannot_be_reached(driver_of: DriverOf, tmp_path: Path) -> None:
     driver_of([StubGpu(uuid=uuid(0), lost=True), *gpus(2)[1:]])
     assert machine(node_file=node_file(tmp_path)).uuids == (uuid(1), uuid(0))
+
+
+VISIBLE: dict[str, tuple[str, tuple[int, ...]]] = {
+    "by index": ("2,0", (0, 2)),
+    "by UUID": (uuid(3), (3,)),
+    "both": (f" 1 , {uuid(2)}", (1, 2)),
+    "up to one that is not there": ("1,7,2", (1,)),
+    "up to -1": ("0,-1,2", (0,)),
+    "twice": ("1,1", (1,)),
+    "what more than one begins with": ("GPU-", ()),
+    "none": ("", ()),
+    "none, as Slurm says it": ("NoDevFiles", ()),
+}
+
+
+@pytest.mark.parametrize("case", VISIBLE)
+def test_an_agent_has_the_gpus_that_cuda_shows_it(
+    case: str, driver_of: DriverOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs ran on GPUs of other users' allocations, since workers got the variable anew."""
+    driver_of(gpus(4))
+    named, left = VISIBLE[case]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    if left:
+        assert machine().visible == machine(gpus=f"v100:{len(left)}").visible == tuple(map(uuid, left))
+    else:
+        with pytest.raises(UnfitMachine, match=rf"no GPU is found \(of its 4, .*={named} leaves 0\)"):
+            machine()
+    asked = f"{len(left) + 1} GPUs of v100 are asked for, and the machine has {len(left)}"
+    with pytest.raises(UnfitMachine, match=rf"^{asked} \(of its 4, "):
+        machine(gpus=f"v100:{len(left) + 1}")
+    assert machine(gpus="cpu:4").visible == ()
+
+
+def test_a_node_file_names_no_gpu_that_cuda_hides(
+    driver_of: DriverOf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    driver_of(gpus(4))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    with pytest.raises(
+        InvalidFile, match=rf"no GPU {uuid(0)} \(of its 4, CUDA_VISIBLE_DEVICES=1,2 leaves 2\)"
+    ):
+        machine(node_file=node_file(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert machine(node_file=node_file(tmp_path)).visible == (uuid(1), uuid(0))
+
+
+def test_a_gpu_that_cannot_be_reached_may_be_hidden(
+    driver_of: DriverOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_of([gpus(1)[0], StubGpu(uuid=uuid(1), lost=True), *gpus(4)[2:]])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    assert machine().uuids == (uuid(2), uuid(3))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+    with pytest.raises(UnfitMachine, match="GPU 1 of this machine cannot be reached"):
+        machine()
+
+
+def test_without_a_driver_cuda_still_limits_the_gpus(
+    driver_of: DriverOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_of([])
+    monkeypatch.delenv("NVML_STUB")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert machine(gpus="v100:2").visible == ("3", "5")
+    assert machine(gpus="v100:1").visible == ("3",)
+    with pytest.raises(
+        UnfitMachine, match="3 GPUs of v100 are asked for, and CUDA_VISIBLE_DEVICES=3,5 names 2"
+    ):
+        machine(gpus="v100:3")
+
+
+def test_a_number_of_gpus_is_not_taken_on_trust_from_a_driver_that_has_none(driver_of: DriverOf) -> None:
+    driver_of([])
+    with pytest.raises(UnfitMachine, match=r"the machine has 0 \(NVML knows of none\)"):
+        machine(gpus="v100:2")
