@@ -86,4 +86,5 @@ def found_here(file: Path, monkeypatch: pytest.MonkeyPatch, found: Sequence[Stub
     """Has this process find a driver with these GPUs: of one name the first library that is loaded wins."""
     ctypes.CDLL(str(library()), mode=ctypes.RTLD_GLOBAL)
     monkeypatch.setenv("NVML_STUB", str(file))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return StubDriver(file, found)
