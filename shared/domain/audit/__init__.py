@@ -5,19 +5,19 @@
 | state-table         | a fact about a job that the table of states forbids, and that no crossing explains |
 | started-twice       | JobStarted of a running job                                                        |
 | start-after-end     | a start that follows a fact from after the job's end                               |
-| start-unplanned     | StartOrdered with a placement id that no plan and no round has           |
+| start-unplanned     | StartOrdered with a placement id that no plan and no round has                     |
 | work-undone         | JobCompleted with fewer samples than the job has                                   |
 | work-overcounted    | a run that ends with more samples than its workers, or copies, reported            |
 | job-lost            | a round's first plan forgets a queued job; with `drained`, a job that has not ended|
 | place-taken         | a plan that ends the run of a job that is not preemptible                          |
 | gpu-two-owners      | WorkerStarted on a GPU that another worker has, not of the same rota               |
-| gpu-unknown         | WorkerStarted on a GPU that the node has not                                       |
+| gpu-unknown         | WorkerStarted on a GPU that the node does not have                                 |
 | gang-broken         | JobStarted without all workers of its gang                                         |
 | node-overbooked     | plans of one round that want more GPUs than a node has                             |
 | rota-discord        | gangs of one rota on unlike GPUs, or two of them at the same place                 |
 | placed-twice        | a plan with two places for one job                                                 |
 | stale-plan-followed | StartOrdered by a plan with an older fencing token than one before it              |
-| gpu-count, gpu-type | a gang outside the job's demand, or on a type it may not or cannot use    |
+| gpu-count, gpu-type | a gang outside the job's demand, or on a type that it may not or cannot use        |
 | shares-whole        | samples of an iteration that are together no batch for each GPU                    |
 | job-unknown, node-unknown | a placement of a job that was not submitted, or on a node that never joined   |
 """

@@ -1,8 +1,8 @@
 """The ledger: a fold from the stream of facts to jobs, nodes and plans with their times.
 
-The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both use
-this fold, so both get the same figures. A fact that the table of states does not
-allow is void and only counted: the first terminal fact about a job wins.
+The monitor keeps a ledger while the system runs; a simulation's report makes one afterwards. Both use this
+fold, so both get the same figures. A fact that the table of states does not allow changes nothing and is
+counted: of several facts that end a job the first one wins.
 """
 
 from collections.abc import Callable, Iterable, Mapping
