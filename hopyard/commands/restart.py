@@ -26,13 +26,14 @@ def restart(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Restart processes of a running stack, one after the other, while jobs run on.
+    """Restart processes of a running stack, one after the other.
 
     Each shuts down cleanly, and `hopyard up` starts it again with the code
     that is installed then: after an upgrade, the new version. One that has not
     ended after a minute is killed. The next one is restarted when the one
     before is ready; admission is the last. `hopyard up` itself and NATS are not
-    restarted.
+    restarted. Jobs train on, except those of an agent that is restarted: they
+    are queued, and resume from a checkpoint.
 
     $ hopyard restart
     $ hopyard restart planner placer --data /var/lib/hopyard
