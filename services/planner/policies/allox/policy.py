@@ -55,7 +55,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allox:
-    """For each job the machine and the turn there that make mean completion time least; no job is moved."""
+    """AlloX: jobs are matched to GPUs and positions in their queues, for the least mean completion time."""
 
     Options = AlloxOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = {

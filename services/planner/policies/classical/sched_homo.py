@@ -83,7 +83,7 @@ class BatchStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedHomo:
-    """Batches of doubling length, of the jobs of most weight a GPU-second, as if all GPUs were alike."""
+    """Jobs of most weight per GPU time first, in batches of doubling length, as if all GPUs were alike."""
 
     Options = SchedHomoOptions
     calls: ClassVar[Mapping[Trigger, PlanKind]] = {

@@ -347,7 +347,7 @@ def _due(remembered: Memory, job_id: JobId) -> str:
 gavel = Gavel
 gavel_ftf = variant(
     Gavel,
-    "Gavel for finish-time fairness: the greatest ρ as small as it can be.",
+    "Gavel for finish-time fairness: the largest ρ is minimised.",
     objective="finish-time",
 )
 gavel_makespan = variant(
@@ -357,7 +357,7 @@ gavel_makespan = variant(
 )
 gavel_throughput = variant(
     Gavel,
-    "Gavel for throughput: the greatest sum of all jobs' throughputs.",
+    "Gavel for throughput: the sum of all jobs' throughputs is maximised.",
     objective="throughput",
 )
 gavel_fifo = variant(

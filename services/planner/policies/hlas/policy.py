@@ -171,7 +171,7 @@ class HlasP(Hlas):
 
 
 class HlasL(HlasP):
-    """HLAS-L: as `hlas`, and counts all rounds that a fit of the losses leaves."""
+    """HLAS-L: as `hlas`, and counts the rounds that are left too, by a fit of the losses."""
 
     Options = HlasLOptions
 

@@ -1,4 +1,4 @@
-"""Hops with a queue of its own, by what waiting would cost each job and not by how long it has waited.
+"""Hops with another queue: jobs that are short, nearly done or run slowly come earlier than under Hops.
 
 The program and its configurations are those of Hops. A job's priority is
 
