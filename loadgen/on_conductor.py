@@ -101,7 +101,7 @@ def stream(
     conductor = Conductor(
         factories(settings, nodes, runners, wrap), settings, faults=faults, lasting=bool(disturb)
     )
-    workload = _WorkloadRun(conductor, arrivals, submissions)
+    workload = _WorkloadRun(conductor, settings, arrivals, submissions)
     conductor.log.sinks += [workload.hear, sink]
     for name in conductor.names:
         conductor.start(name)
@@ -136,13 +136,19 @@ async def _disturbance(disturb: Disturbance, conductor: Conductor) -> None:
 
 
 class _WorkloadRun:
-    def __init__(self, conductor: Conductor, arrivals: Sequence[Arrival], submissions: Submissions) -> None:
+    def __init__(
+        self,
+        conductor: Conductor,
+        settings: Settings,
+        arrivals: Sequence[Arrival],
+        submissions: Submissions,
+    ) -> None:
         self._conductor = conductor
         self._arrivals = arrivals
         self._until_s = until_s(arrivals)
         self._submissions = submissions
         self._submitted = False
-        self._jobs = OpenJobs()
+        self._jobs = OpenJobs(settings.round_s)
 
     async def submit_all(self) -> None:
         await replay(self._arrivals, self._submit, self._conductor.clock)

@@ -77,7 +77,7 @@ async def _run(
     tasks += [asyncio.create_task(_until_cancelled(one)) for one in beside]
     try:
         async with asyncio.timeout(until_s(arrivals)):
-            workload = asyncio.create_task(_run_workload(bus, stack, arrivals, submissions))
+            workload = asyncio.create_task(_run_workload(bus, stack, settings, arrivals, submissions))
             await asyncio.wait({workload, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, workload):
                 if task.done():
@@ -92,9 +92,13 @@ async def _run(
 
 
 async def _run_workload(
-    bus: MemoryBus, stack: MemoryStack, arrivals: Sequence[Arrival], submissions: Submissions
+    bus: MemoryBus,
+    stack: MemoryStack,
+    settings: Settings,
+    arrivals: Sequence[Arrival],
+    submissions: Submissions,
 ) -> list[Record]:
-    jobs = OpenJobs()
+    jobs = OpenJobs(settings.round_s)
     submitting = asyncio.create_task(replay(arrivals, _submitter(stack, submissions), LoopClock()))
     records: dict[str, Record] = {}
     seq, stored = 0, bus.read(0, FACT_SUBJECTS)

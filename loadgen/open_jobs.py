@@ -1,7 +1,7 @@
 """Decides by facts alone when a simulation is over, so that both engines end at the same fact. Pure."""
 
 from loadgen.stack import ENDINGS
-from loadgen.standstill import STUCK_S
+from loadgen.standstill import stuck_after_s
 from schemas.base import Event
 from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, JobSubmitted
 from schemas.ids import JobId
@@ -10,7 +10,8 @@ from schemas.ids import JobId
 class OpenJobs:
     """Jobs that were submitted and have not ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, round_s: float) -> None:
+        self._stuck_after_s = stuck_after_s(round_s)
         self._open: set[JobId] = set()
         self._running: set[JobId] = set()
         self._heard: set[str] = set()
@@ -41,4 +42,4 @@ class OpenJobs:
     @property
     def over(self) -> bool:
         """Whether all jobs have ended, or those left will never be placed. Valid once all are submitted."""
-        return not self._open or (not self._running and self._now_s - self._last_s > STUCK_S)
+        return not self._open or (not self._running and self._now_s - self._last_s > self._stuck_after_s)

@@ -96,7 +96,7 @@ class Tally:
     ) -> RunResult:
         """As `run_result`."""
         ledger = self._ledger
-        end_before_standstill(ledger, self._last_s)
+        end_before_standstill(ledger, self._last_s, settings.round_s)
         return RunResult(
             scenario=scenario,
             policy=in_turn(policy, changes, self._chosen),

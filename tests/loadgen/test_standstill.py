@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from hopyard.lab.runs.outcomes import CURVE_STEP_S, simulated
-from loadgen.simulation import Simulated, simulate
+from loadgen.simulation import Engine, Simulated, simulate
 from loadgen.standstill import STUCK_S
 from schemas.events import JobEvent
 from schemas.scenarios import ArrivingJob, ListedWorkload
@@ -41,3 +41,11 @@ def test_a_run_in_which_every_job_ends_is_about_all_its_plans() -> None:
     outcome = simulated(whole.result, whole.events, [])
     assert not whole.result.waiting
     assert len(outcome.plans) == sum(event.tag() == "plan.published" for event in whole.events)
+
+
+@pytest.mark.parametrize("engine", ["conductor", "loop"])
+def test_a_job_that_waits_for_a_round_longer_than_a_day_is_not_stuck(engine: Engine) -> None:
+    scenario = msgspec.structs.replace(SMALL, workload=ListedWorkload(jobs=OTHERS))
+    whole = simulate(scenario, policy="gavel", overrides={"round_s": 1.5 * STUCK_S}, engine=engine)
+    assert not whole.result.waiting
+    assert whole.result.jobs["completed"] == len(OTHERS)

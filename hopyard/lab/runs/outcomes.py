@@ -22,7 +22,8 @@ CURVE_STEP_S = 10.0
 def simulated(result: RunResult, events: Sequence[Event], violations: Sequence[Violation]) -> Simulated:
     """`violations`: what the audit of `events` found."""
     ledger = ledger_of(events)
-    end_before_standstill(ledger, max((one.at for one in events if isinstance(one, JobEvent)), default=0.0))
+    last_s = max((one.at for one in events if isinstance(one, JobEvent)), default=0.0)
+    end_before_standstill(ledger, last_s, result.round_s)
     return Simulated(
         result=result,
         violations=tuple(f"{one.rule}: {one.detail}" for one in violations),
