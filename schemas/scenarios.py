@@ -13,6 +13,7 @@ from schemas.jobs import JobFile, Name, Positive
 Seed = Annotated[int, Meta(ge=0)]
 """of all draws of a run; commands may choose another one"""
 HourOfDay = Annotated[int, Meta(ge=0, le=24)]
+Column = Annotated[str, Meta(min_length=1)]
 
 
 class PoissonWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="poisson"):
@@ -34,13 +35,13 @@ class TraceColumns(File, frozen=True, kw_only=True):
     Times are seconds, or as `COLUMN:UNIT` says: us, ms, s, min, h. Times of submission may also be dates.
     """
 
-    submit: str
-    gpus: str
-    seconds: str | None = None
+    submit: Column
+    gpus: Column
+    seconds: Column | None = None
     """how long the job ran on these GPUs; None: a size is drawn from the class of its model"""
-    model: str | None = None
+    model: Column | None = None
     """None, or if the mix lacks the model: the job gets a model of the mix"""
-    user: str | None = None
+    user: Column | None = None
 
 
 class TraceWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag="trace"):

@@ -6,7 +6,7 @@ or else a size drawn from its model's class.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,11 +19,11 @@ from loadgen.workloads.jobs import HOUR_S, ReferenceCache, job_file, named
 from loadgen.workloads.mixes import dealt, hints, mix_named
 from loadgen.workloads.readers import columns as by_columns
 from loadgen.workloads.readers import gavel, microsoft, philly, pollux
-from loadgen.workloads.readers.rows import TraceJob
+from loadgen.workloads.readers.rows import MalformedRow, TraceJob
 from loadgen.workloads.sizes import gpu_hours
 from schemas.catalogue import Mix, MixEntry
 from schemas.cluster import ClusterFile
-from schemas.jobs import Checkpoint, JobFile
+from schemas.jobs import SAMPLES_MAX, Checkpoint, JobFile
 from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
 from shared.runtime.files import InvalidFile
 
@@ -35,6 +35,14 @@ READERS: dict[str, Reader] = {
     "gavel": gavel.read,
     "pollux": pollux.read,
 }
+AT_MOST: Mapping[str, tuple[float, str]] = {
+    "gpus": (1e5, "GPUs"),
+    "duration_s": (1e9, "seconds of running"),
+    "samples": (SAMPLES_MAX, "samples"),
+}
+"""the largest figures of a job, and of what"""
+SPAN_AT_MOST_S = 1e9
+"""the longest time from the first arrival to another; jobs that a scenario lists have the same limit"""
 USER_AT_MOST = 100
 """most letters of a user's name"""
 BY_COLUMNS = "columns"
@@ -67,6 +75,7 @@ def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None 
             else:
                 kind, found = BY_COLUMNS, by_columns.read(lines, path, columns)
             jobs = sorted(found, key=lambda job: (job.arrival_s, job.line))
+            _check_limits(jobs, path)
     except OSError as error:
         raise InvalidFile(path, None, None, error.strerror or str(error)) from None
     except UnicodeDecodeError:
@@ -74,6 +83,18 @@ def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None 
     if not jobs:
         raise InvalidFile(path, None, None, "has no jobs")
     return Trace(path, kind, tuple(jobs))
+
+
+def _check_limits(jobs: Sequence[TraceJob], path: str) -> None:
+    """Raises MalformedRow for the first job with a figure that no simulation could use."""
+    for job in jobs:
+        for field, (most, what) in AT_MOST.items():
+            value = getattr(job, field)
+            if value is not None and value > most:
+                raise MalformedRow(path, job.line, f"{value:g} {what}: at most {most:g}")
+        if not job.arrival_s - jobs[0].arrival_s <= SPAN_AT_MOST_S:  # inf - inf is not, either
+            reason = f"arrives more than {SPAN_AT_MOST_S:g} s after the first job"
+            raise MalformedRow(path, job.line, reason)
 
 
 def _format(first: str, path: str) -> str:

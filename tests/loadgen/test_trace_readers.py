@@ -86,6 +86,10 @@ def test_a_trace_of_an_unknown_layout_is_refused() -> None:
         (MICROSOFT.replace("\n", f",{'x' * 200_000}\n"), 1, "is not CSV: field larger"),
         (GAVEL_7.format(0, 1) + "LM\t1\n", 2, "2 columns where Gavel"),
         ("(LM)" + GAVEL_7.format(0, 1)[2:], 1, "not one of Gavel's"),
+        (MICROSOFT + "a,10,20,1e30\n", 2, "1e+30 GPUs: at most 100000"),
+        (MICROSOFT + "a,10,20,1\nb,10,1e300,1\n", 3, "1e+300 seconds of running: at most 1e+09"),
+        (MICROSOFT + "a,1e300,20,1\nb,10,20,1\n", 2, "arrives more than 1e+09 s after the first job"),
+        (GAVEL_7.replace("1000", "1e308").format(0, 1), 1, "inf samples: at most 1e+18"),
     ],
 )
 def test_a_malformed_row_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
@@ -343,6 +347,12 @@ def test_a_fault_in_a_column_is_named_with_line_and_column(
     with pytest.raises(MalformedRow) as refused:
         read_trace(planted(tmp_path, text), columns=COLUMNS)
     assert (refused.value.line, refused.value.field, refused.value.reason) == (line, column, reason)
+
+
+def test_times_that_a_unit_makes_infinite_are_refused(tmp_path: Path) -> None:
+    rows = OURS + "1e308,1,2,,\n1.1e308,1,2,,\n"
+    with pytest.raises(MalformedRow, match="planted:2: arrives more than"):
+        read_trace(planted(tmp_path, rows), columns=TraceColumns(submit="when:h", gpus="n"))
 
 
 def test_models_by_the_name_of_the_catalogue_and_users_go_with_the_job(tmp_path: Path) -> None:

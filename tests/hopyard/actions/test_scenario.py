@@ -17,6 +17,7 @@ def test_columns_are_typed_in_one_word() -> None:
     [
         ("submit=a", "name the columns for submit, gpus, optionally for seconds, model, user"),
         ("submit=a,gpus=b,length=c", "name the columns for submit, gpus"),
+        ("submit=,gpus=b", "name the columns for submit, gpus"),
         ("", "submit=date,gpus=n"),
     ],
 )
