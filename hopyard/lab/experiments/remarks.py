@@ -40,7 +40,7 @@ def remarks_of(finished: Sequence[Finished]) -> dict[str, list[str]]:
     for one in finished:
         arms.setdefault(one.case.arm, []).append(one)
     found = {
-        arm: [*_by_refusals(runs), *_by_options(runs[0]), *_by_results(runs), *_by_plans(runs)]
+        arm: [*_by_refusals(runs), *_by_options(runs), *_by_results(runs), *_by_plans(runs)]
         for arm, runs in arms.items()
     }
     return {arm: said for arm, said in found.items() if said}
@@ -74,24 +74,26 @@ def _by_refusals(runs: Sequence[Finished]) -> Iterator[str]:
         yield f"{refused} of {jobs} jobs were refused; figures are about the others"
 
 
-def _by_options(one: Finished) -> Iterator[str]:
-    trial = one.case.trial
-    if not isinstance(trial, Simulation):
+def _by_options(runs: Sequence[Finished]) -> Iterator[str]:
+    trial, workloads = runs[0].case.trial, [_workload_of(one) for one in runs]
+    jobs = sum(one.jobs for one in workloads)
+    if not jobs or not isinstance(trial, Simulation):
         return
-    known = workload_of(
-        trial.scenario, trial.seed, frozenset(job.number for job in one.outcome.result.refused)
-    )
-    if not known.jobs:
-        return
+    several, wide = sum(one.several for one in workloads), sum(one.wide for one in workloads)
     name, chosen = parted(trial.policy)
     defaults = {field.name: field.default for field in msgspec.structs.fields(options_kind(name))}
-    if RIGID not in defaults and not known.several:
-        yield f"chooses GPU counts, and each of the {known.jobs} jobs lists one"
-    if RIGID in defaults and known.several:
+    if RIGID not in defaults and not several:
+        yield f"chooses GPU counts, and each of the {jobs} jobs lists one"
+    if RIGID in defaults and several:
         rule = chosen.get(RIGID, defaults[RIGID])
-        yield f"gives a job one GPU count (the {rule}); {known.several} of {known.jobs} jobs list several"
-    if known.wide:
-        yield f"{known.wide} of {known.jobs} jobs fit on several GPU types together only"
+        yield f"gives a job one GPU count (the {rule}); {several} of {jobs} jobs list several"
+    if wide:
+        yield f"{wide} of {jobs} jobs fit on several GPU types together only"
+
+
+def _workload_of(one: Finished) -> Workload:
+    refused = frozenset(job.number for job in one.outcome.result.refused)
+    return workload_of(one.case.trial.scenario, one.case.seed, refused)
 
 
 def _by_results(runs: Sequence[Finished]) -> Iterator[str]:

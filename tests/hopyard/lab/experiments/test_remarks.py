@@ -34,6 +34,14 @@ def test_a_rigid_policy_leaves_counts_unused(policy: str, rule: str) -> None:
     assert said.endswith(" of 8 jobs list several")
 
 
+def test_jobs_of_all_seeds_are_counted() -> None:
+    one = ran(load_scenario("tiny"), "gavel")
+    other = msgspec.structs.replace(one.case, trial=msgspec.structs.replace(one.case.trial, seed=2))
+    [said] = remarks_of([one, msgspec.structs.replace(one, case=other)])["gavel"]
+    several = sum(workload_of(load_scenario("tiny"), seed).several for seed in (1, 2))
+    assert said == f"gives a job one GPU count (the median); {several} of 16 jobs list several"
+
+
 def test_jobs_that_only_a_mix_of_types_can_hold_are_counted() -> None:
     wide = msgspec.structs.replace(
         SMALL,
@@ -61,7 +69,7 @@ def test_refused_jobs_are_counted_and_take_no_part_in_what_else_is_said() -> Non
     assert said[0] == "2 of 6 jobs were refused; figures are about the others"
     whole, without = (workload_of(load_scenario("hops-64"), 1, but) for but in ((), {1}))
     assert without.jobs == whole.jobs - 1
-    assert f" of {without.jobs} jobs list several" in said[1]
+    assert f" of {2 * without.jobs} jobs list several" in said[1]
     every = [msgspec.structs.replace(first, number=number) for number in range(1, whole.jobs + 1)]
     assert len(remarks_of([refused(one, *every)])["fifo"]) == 1
 
