@@ -25,7 +25,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 def growth(asked: Growth) -> Benchmark:
     """Run each size. Events are not kept; the peak of memory is that of all runs so far."""
-    rows = tuple(_row(first_jobs(asked.scenario, count)) for count in sorted(asked.counts))
+    rows = tuple(_row(with_jobs(asked.scenario, count)) for count in sorted(asked.counts))
     return Benchmark(
         name="simulation",
         conditions=f"scenario {asked.scenario.name}, one process; CPU with the reading of the workload",
@@ -34,13 +34,15 @@ def growth(asked: Growth) -> Benchmark:
     )
 
 
-def first_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
-    """The scenario with only its first `count` jobs."""
+def with_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
+    """The scenario with `count` jobs: so many drawn, or the first of a list, or of a trace that is whole."""
     match scenario.workload:
         case PoissonWorkload() as drawn:
             workload: WorkloadSource = msgspec.structs.replace(drawn, count=count)
-        case TraceWorkload() as traced:
+        case TraceWorkload(sample=None) as traced:
             workload = msgspec.structs.replace(traced, limit=count)
+        case TraceWorkload() as sampled:
+            workload = msgspec.structs.replace(sampled, sample=count)
         case ListedWorkload(jobs=jobs) as listed:
             first = sorted(jobs, key=lambda one: one.at_s)[:count]
             workload = msgspec.structs.replace(listed, jobs=first)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from hopyard.lab.bench.growth import COLUMNS, Growth, first_jobs, growth
+from hopyard.lab.bench.growth import COLUMNS, Growth, growth, with_jobs
 from loadgen.scenarios import arrivals, load_scenario
 from schemas.scenarios import ArrivingJob, ListedWorkload
 
@@ -23,4 +23,9 @@ def test_the_first_jobs_of_a_scenario(*, listed: bool) -> None:
     if listed:
         written = [ArrivingJob(at_s=one.at_s, job=one.job) for one in reversed(jobs)]
         scenario = msgspec.structs.replace(scenario, workload=ListedWorkload(jobs=written))
-    assert [one.at_s for one in arrivals(first_jobs(scenario, 3))] == [one.at_s for one in jobs[:3]]
+    assert [one.at_s for one in arrivals(with_jobs(scenario, 3))] == [one.at_s for one in jobs[:3]]
+
+
+def test_of_a_trace_that_is_sampled_as_many_jobs_are_drawn() -> None:
+    sampled = load_scenario("hadar-60")
+    assert len(arrivals(with_jobs(sampled, 10))) == 10
