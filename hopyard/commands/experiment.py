@@ -25,6 +25,7 @@ FOLDER = Path("experiments")
 RUNS = FOLDER / "runs"
 """outcomes of all experiments, each under a name of its own, so that experiments share them"""
 QUICK_SEEDS = 2
+SEEDS_DEFAULT = "5; jps 30; departures, hare, scalability 3"
 ALL = "all"
 """among policies: every installed one"""
 
@@ -83,7 +84,7 @@ def experiment(
     *,
     seeds: Annotated[
         int | None,
-        typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP, show_default="5; scalability 3"),
+        typer.Option("--seeds", min=1, max=1000, help=SEEDS_HELP, show_default=SEEDS_DEFAULT),
     ] = None,
     policies: Annotated[
         str | None,
