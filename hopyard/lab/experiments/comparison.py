@@ -114,8 +114,10 @@ def swept(finished: Sequence[Finished], label: str) -> Iterator[Part]:
     yield explained(HEADINGS)
     chosen = [measure for measure in HEADLINE if measure.metric in SWEPT]
     panels = {measure.heading: _summaries(finished, measure) for measure in chosen}
-    caption = f"Mean and 95 % interval over seeds, by {label}."
-    yield Picture("sweep", caption, pictures.sweep(panels, arms, label))
+    panels = {heading: found for heading, found in panels.items() if any(found.values())}
+    if panels:
+        caption = f"Mean and 95 % interval over seeds, by {label}."
+        yield Picture("sweep", caption, pictures.sweep(panels, arms, label))
     for measure in HEADLINE:
         yield f"### {measure.heading[0].upper()}{measure.heading[1:]}"
         found = _summaries(finished, measure)

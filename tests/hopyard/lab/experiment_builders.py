@@ -85,7 +85,7 @@ def job(job_id: str = "a", **fields: Any) -> JobResult:  # noqa: ANN401 - fields
     return JobResult(**{**defaults, **fields, "job_id": job_id})
 
 
-def outcome(policy: str = "fifo", seed: int = 1, **metrics: float) -> Simulated:
+def outcome(policy: str = "fifo", seed: int = 1, **metrics: float | None) -> Simulated:
     result = RunResult(
         scenario="tiny",
         policy=policy,
@@ -135,7 +135,12 @@ def plan(**fields: Any) -> PlanRow:  # noqa: ANN401 - fields of PlanRow
 
 
 def finished(
-    policy: str = "fifo", seed: int = 1, *, group: str = "all", at: float | None = None, **metrics: float
+    policy: str = "fifo",
+    seed: int = 1,
+    *,
+    group: str = "all",
+    at: float | None = None,
+    **metrics: float | None,
 ) -> Finished:
     return Finished(
         Case(group=group, arm=policy, trial=trial(policy, seed), at=at), outcome(policy, seed, **metrics)

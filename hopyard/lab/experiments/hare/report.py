@@ -143,7 +143,7 @@ def _swept(of: str, label: str, said: str) -> Callable[[Sequence[Finished]], Ite
         if members[0].case.group in COMPARED_BY:
             yield from _ratio_table(members, of, label)
         yield said
-        if len(places) > 2:  # noqa: PLR2004 - two places are no curve
+        if len(places) > 2 and any(found.values()):  # noqa: PLR2004 - two places are no curve
             name = "".join(letter if letter.isalnum() else "-" for letter in members[0].case.group.lower())
             yield Picture(name, f"{of}, by {label}.", pictures.sweep({of: found}, list(found), label))
 

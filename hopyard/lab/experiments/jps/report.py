@@ -10,35 +10,43 @@ from hopyard.lab.experiments.jps import cases, printed
 from hopyard.lab.experiments.jps.printed import Printed
 from hopyard.lab.report import pictures
 from hopyard.lab.report.document import Figure, Part, Picture, Table
-from hopyard.lab.report.statistics import Summary, summary
-from hopyard.lab.runs.cases import Finished, arms_of, each_once, groups_of, places_of
+from hopyard.lab.report.figures import OfRun, mean_of
+from hopyard.lab.report.statistics import Summary
+from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of
 from hopyard.lab.runs.trials import Simulated
 
 JCT, MAKESPAN = "mean completion time", "makespan"
-Seconds = Callable[[Simulated], float]
 BEST = "exhaustive"
 
 
-def completion_s(outcome: Simulated) -> float:
-    """Mean Λ, seconds from the first start of a job."""
+def completion_s(outcome: Simulated) -> float | None:
+    """Mean Λ, seconds from the first start of a job; None if none completed, as of the makespan."""
+    ends = _ends_s(outcome)
+    return sum(ends) / len(ends) if ends else None
+
+
+def makespan_s(outcome: Simulated) -> float | None:
+    return max(_ends_s(outcome), default=None)
+
+
+def before_s(outcome: Simulated) -> float | None:
+    """Seconds of profiling, planning and the first start; None if no job started."""
+    started = _starts(outcome)
+    return min(started) - outcome.began_at if started else None
+
+
+def _ends_s(outcome: Simulated) -> list[float]:
+    """Seconds from the first start of a job to each end."""
     ends = [job.ended_at for job in outcome.jobs if job.ended_at is not None]
-    return sum(ends) / len(ends) - _origin(outcome)
+    started = _starts(outcome)
+    return [end - min(started) for end in ends] if started else []
 
 
-def makespan_s(outcome: Simulated) -> float:
-    return max(job.ended_at for job in outcome.jobs if job.ended_at is not None) - _origin(outcome)
+def _starts(outcome: Simulated) -> list[float]:
+    return [job.started_at for job in outcome.jobs if job.started_at is not None]
 
 
-def before_s(outcome: Simulated) -> float:
-    """Seconds of profiling, planning and the first start."""
-    return _origin(outcome) - outcome.began_at
-
-
-def _origin(outcome: Simulated) -> float:
-    return min(job.started_at for job in outcome.jobs if job.started_at is not None)
-
-
-MEASURES: Mapping[str, Seconds] = {JCT: completion_s, MAKESPAN: makespan_s}
+MEASURES: Mapping[str, OfRun] = {JCT: completion_s, MAKESPAN: makespan_s}
 
 
 def report(finished: Sequence[Finished]) -> Iterator[Part]:
@@ -52,13 +60,14 @@ def report(finished: Sequence[Finished]) -> Iterator[Part]:
 
 
 def figures_of(finished: Sequence[Finished]) -> list[Figure]:
-    """Every measure of every arm."""
+    """Every measure of every arm that has it."""
     return [
-        _figure(group, arm, measure, outcomes, at)
+        figure
         for group, members in groups_of(finished).items()
         for at, here in _places(members)
         for arm, outcomes in arms_of(here).items()
         for measure in MEASURES
+        if (figure := _figure(group, arm, measure, outcomes, at)) is not None
     ]
 
 
@@ -67,8 +76,13 @@ def _places(members: list[Finished]) -> list[tuple[float | None, list[Finished]]
     return [*places_of(members).items()] or [(None, members)]
 
 
-def _figure(group: str, arm: str, measure: str, outcomes: Sequence[Simulated], at: float | None) -> Figure:
-    value = _summary(outcomes, MEASURES[measure])
+def _figure(
+    group: str, arm: str, measure: str, outcomes: Sequence[Simulated], at: float | None
+) -> Figure | None:
+    """None where no job of the arm completed."""
+    value = mean_of(outcomes, MEASURES[measure])
+    if value is None:
+        return None
     once = group in {cases.ONCE, cases.ONCE_MORE} and measure == JCT
     said = ONCE_TABLES.get(outcomes[0].result.scenario, {}).get(arm) if once else None
     return Figure(
@@ -85,10 +99,11 @@ def _figure(group: str, arm: str, measure: str, outcomes: Sequence[Simulated], a
 
 
 def _preface(finished: Sequence[Finished]) -> str:
-    starts = _summary([one.outcome for one in finished], before_s)
+    starts = mean_of([one.outcome for one in finished], before_s)
+    took = "–" if starts is None else f"{starts.mean:.0f} s"
     return (
         "Times are counted from the first start of a job, as in the paper; profiling and start-up before it "
-        f"take {starts.mean:.0f} s on average. A policy that draws nothing decides the same with every seed, "
+        f"take {took} on average. A policy that draws nothing decides the same with every seed, "
         "and runs once. *Paper*: figures as printed; *by equations*: reconstructed speeds put into the "
         "paper's equations, without a simulation."
     )
@@ -108,14 +123,14 @@ def _once(members: Sequence[Finished]) -> Iterator[Part]:
     said = ONCE_TABLES.get(scenario, {})
     equations = printed.RECONSTRUCTED_15 if scenario == cases.SCENARIO else {}
     outcomes = arms_of(members)
-    best = _summary(outcomes[BEST], completion_s).mean if BEST in outcomes else None
+    best = _mean(members, BEST)
     rows = [
         [
             f"**{arm}**",
-            _spread(_summary(found, completion_s)),
+            _spread(mean_of(found, completion_s)),
             _seconds(said[arm].jct_s if arm in said else None),
             _seconds(equations.get(arm)),
-            _above(_summary(found, completion_s).mean, best),
+            _above(_mean(members, arm), best),
             _share(said[arm].above if arm in said else None),
             str(len(found)),
         ]
@@ -130,12 +145,11 @@ def _once(members: Sequence[Finished]) -> Iterator[Part]:
 
 def _mix(members: Sequence[Finished]) -> Iterator[Part]:
     arms = list(arms_of(members))
-    both = BEST in arms and "has" in arms
     rows = [
         [
             f"{at:.0f}, 5, {10 - at:.0f}",
-            *(_spread(_summary(arms_of(here)[arm], completion_s)) for arm in arms),
-            _above(_mean(here, "has"), _mean(here, BEST)) if both else "",
+            *(_spread(mean_of(arms_of(here).get(arm, []), completion_s)) for arm in arms),
+            _above(_mean(here, "has"), _mean(here, BEST)),
             _share(printed.HETEROGENEITY[int(at)]),
         ]
         for at, here in places_of(members).items()
@@ -146,13 +160,14 @@ def _mix(members: Sequence[Finished]) -> Iterator[Part]:
 
 def _errors(members: Sequence[Finished]) -> Iterator[Part]:
     places = places_of(members)
-    known = {arm: _mean(places[0.0], arm) for arm in arms_of(members)}
+    known = {arm: _mean(places.get(0.0, []), arm) for arm in arms_of(members)}
     rows = [
         [
             f"{at:.0f}",
             *(
-                f"{_spread(_summary(found, completion_s))} ({_above(_mean(here, arm), known[arm])})"
-                for arm, found in arms_of(here).items()
+                f"{_spread(mean_of(arms_of(here).get(arm, []), completion_s))} "
+                f"({_above(_mean(here, arm), known[arm])})"
+                for arm in known
             ),
         ]
         for at, here in places.items()
@@ -164,31 +179,32 @@ def _errors(members: Sequence[Finished]) -> Iterator[Part]:
 
 def _sizes(members: Sequence[Finished]) -> Iterator[Part]:
     largest = {arm: said.jct_s for arm, said in printed.ONCE_300.items()}
+    arms = list(arms_of(members))
     rows = [
         [
             f"{at:.0f}",
-            *(_spread(_summary(found, completion_s)) for found in arms_of(here).values()),
-            *(_seconds(largest.get(arm) if at == cases.SIZES_OF[-1] else None) for arm in arms_of(here)),
+            *(_spread(mean_of(arms_of(here).get(arm, []), completion_s)) for arm in arms),
+            *(_seconds(largest.get(arm) if at == cases.SIZES_OF[-1] else None) for arm in arms),
         ]
         for at, here in places_of(members).items()
     ]
-    arms = list(arms_of(members))
     yield Table([">GPUs", *(f">{arm}, s" for arm in arms), *(f">paper: {arm}" for arm in arms)], rows)
-    yield _picture(members, "sizes", "GPUs")
+    yield from _picture(members, "sizes", "GPUs")
 
 
-def _picture(members: Sequence[Finished], name: str, label: str) -> Picture:
+def _picture(members: Sequence[Finished], name: str, label: str) -> Iterator[Picture]:
     arms = list(arms_of(members))
     points = {
         arm: {
-            at: _summary(arms_of(here)[arm], completion_s)
+            at: found
             for at, here in places_of(members).items()
-            if arm in arms_of(here)
+            if (found := mean_of(arms_of(here).get(arm, []), completion_s)) is not None
         }
         for arm in arms
     }
-    caption = f"Mean completion time, s, with 95 % intervals over seeds, by {label}."
-    return Picture(name, caption, pictures.sweep({f"{JCT}, s": points}, arms, label))
+    if any(points.values()):
+        caption = f"Mean completion time, s, with 95 % intervals over seeds, by {label}."
+        yield Picture(name, caption, pictures.sweep({f"{JCT}, s": points}, arms, label))
 
 
 # ---- decided again
@@ -199,7 +215,7 @@ def _resets(members: Sequence[Finished]) -> Iterator[Part]:
     rows = [
         [
             f"**{arm}**",
-            *(_spread(_summary(found, measure)) for measure in MEASURES.values()),
+            *(_spread(mean_of(found, measure)) for measure in MEASURES.values()),
             f"{sum(job.restarts for outcome in found for job in outcome.jobs) / len(found):.1f}",
         ]
         for arm, found in outcomes.items()
@@ -216,7 +232,7 @@ def _gain(
     rows = [
         [
             f"**{arm}**",
-            *(_above(_summary(found, one).mean, _summary(once[arm], one).mean) for one in MEASURES.values()),
+            *(_apart(found, once[arm], measure) for measure in MEASURES.values()),
         ]
         for arm, found in again.items()
         if arm in once
@@ -226,11 +242,7 @@ def _gain(
 
 
 def _against(has: Sequence[Simulated], gavel: Sequence[Simulated]) -> str:
-    ratios = {
-        name: _summary(has, measure).mean / _summary(gavel, measure).mean - 1.0
-        for name, measure in MEASURES.items()
-    }
-    ours = ", ".join(f"{name} {_share(ratio)}" for name, ratio in ratios.items())
+    ours = ", ".join(f"{name} {_apart(has, gavel, measure)}" for name, measure in MEASURES.items())
     theirs = ", ".join(f"{name} {_share(ratio)}" for name, ratio in printed.AGAINST_GAVEL.items())
     return f"HAS / Gavel − 1: {ours}. The paper, which does not say relative to what: {theirs}."
 
@@ -248,16 +260,14 @@ PARTS: Mapping[str, Callable[[Sequence[Finished]], Iterator[Part]]] = {
 # ---- cells
 
 
-def _summary(outcomes: Sequence[Simulated], measure: Seconds) -> Summary:
-    [runs] = each_once(outcomes)
-    return summary([measure(outcome) for outcome in runs])
+def _mean(members: Sequence[Finished], arm: str) -> float | None:
+    found = mean_of(arms_of(members).get(arm, []), completion_s)
+    return None if found is None else found.mean
 
 
-def _mean(members: Sequence[Finished], arm: str) -> float:
-    return _summary(arms_of(members)[arm], completion_s).mean
-
-
-def _spread(value: Summary) -> str:
+def _spread(value: Summary | None) -> str:
+    if value is None:
+        return "–"
     return f"{value.mean:,.1f}" + (f" ± {value.half_width:,.1f}" if value.half_width else "")
 
 
@@ -265,8 +275,14 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"*{value:,.1f}*"
 
 
-def _above(value: float, best: float | None) -> str:
-    return "" if best is None else _share(value / best - 1.0)
+def _above(value: float | None, best: float | None) -> str:
+    return "" if value is None or best is None else _share(value / best - 1.0)
+
+
+def _apart(mine: Sequence[Simulated], others: Sequence[Simulated], measure: OfRun) -> str:
+    """How much larger a mean is than another one, as a share of that."""
+    value, other = mean_of(mine, measure), mean_of(others, measure)
+    return "–" if value is None or other is None else _share(value.mean / other.mean - 1.0)
 
 
 def _share(value: float | None) -> str:

@@ -14,7 +14,7 @@ from loadgen.simulation import simulate
 from schemas.results import JobResult
 from services.planner.policies.registry import Registry
 from shared.domain.cluster import gpus_by_type, nodes_of
-from tests.hopyard.lab.experiment_builders import options, outcome, trial
+from tests.hopyard.lab.experiment_builders import job, options, outcome, trial
 
 CHOSEN = options(scenario=load_scenario(cases.SCENARIO), policies=cases.POLICIES, seeds=(1, 2, 3))
 ALL = list(cases.cases(CHOSEN))
@@ -34,7 +34,9 @@ def of(group: str, *arms: str, at: float | None = None) -> list[Finished]:
 
 
 def completion_s(done: Finished) -> float:
-    return report.completion_s(done.outcome)
+    found = report.completion_s(done.outcome)
+    assert found is not None
+    return found
 
 
 def tables(parts: list[Part]) -> list[Table]:
@@ -117,7 +119,10 @@ def test_300_gpus_take_as_long_as_the_paper_says() -> None:
 def test_deciding_again_at_resets_shortens_every_measure() -> None:
     [once], [again] = of(cases.ONCE, "has"), of(cases.RESETS, "has")
     for measure in report.MEASURES.values():
-        assert measure(again.outcome) < 0.9 * measure(once.outcome)
+        shorter, longer = measure(again.outcome), measure(once.outcome)
+        assert shorter is not None
+        assert longer is not None
+        assert shorter < 0.9 * longer
 
 
 def test_the_report_sets_the_paper_s_figures_beside_ours() -> None:
@@ -133,3 +138,17 @@ def test_the_report_sets_the_paper_s_figures_beside_ours() -> None:
     assert len(list(on_screen(parts))) > len(parts)
     figures = report.figures_of(done)
     assert {one.paper for one in figures if one.measure == report.JCT} == {printed.BEST_15, None}
+
+
+@pytest.mark.parametrize("group", [*report.PARTS])
+def test_a_policy_that_never_places_a_job_has_no_figures(group: str) -> None:
+    at = 5.0 if group in (cases.MIX, cases.SIZES) else 10.0 if group == cases.ERRORS else None
+    waits = job(state="queued", started_at=None, ended_at=None, jct_s=None)
+    stuck = outcome()
+    stuck = msgspec.structs.replace(
+        stuck, result=msgspec.structs.replace(stuck.result, job_results=(waits,)), holds=()
+    )
+    done = [Finished(Case(group=group, arm="has", trial=trial(), at=at), stuck)]
+    [table] = tables(list(report.report(done)))
+    assert any("–" in cell for cell in table.rows[0])
+    assert report.figures_of(done) == []

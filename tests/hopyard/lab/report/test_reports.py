@@ -213,6 +213,13 @@ def test_a_sweep_has_a_row_a_place() -> None:
     assert table.rows == [["30", "1"], ["60", "2"]]
 
 
+def test_a_sweep_without_a_completed_job_has_no_picture() -> None:
+    done = [finished("hops", at=at, makespan_s=None, jct_s_mean=None, lr_max=None) for at in (30.0, 60.0)]
+    parts = list(comparison.swept(done, "jobs per hour"))
+    assert not any(isinstance(part, Picture) for part in parts)
+    assert next(part for part in parts if isinstance(part, Table)).rows == [["30", "–"], ["60", "–"]]
+
+
 def test_the_page_needs_no_other_file_and_shows_text_as_text() -> None:
     picture = Picture("one", "it's <b> & so on", pictures.histograms({"x": [1.0, 2.0]}, "s"))
     html = page(Report("A & B", ["text", picture, Table(["a"], [["<script>"]])], []))
