@@ -56,6 +56,8 @@ FIXED: Mapping[Name, Mapping[str, str]] = {
     },
 }
 """options that an experiment does not have, and why; a quick run has `--trace` and `--seeds`"""
+RULE = "priority_rule"
+"""the option that `priorities` varies"""
 ONE_POLICY = (Name.ACCURACY, Name.PRIORITIES, Name.SCALABILITY)
 """experiments that run one policy under several conditions"""
 
@@ -129,7 +131,7 @@ def experiment(
     if full and (quick or trace is not None):
         raise Invalid(f"--full: the costlier sweeps have neither {'--quick' if quick else '--trace'}")
     if policies is not None:  # what is wrong with them is said before what is not installed
-        _check_number(name, _contenders(policies))
+        _check_policies(name, _contenders(policies))
     from hopyard.lab.experiments.suite import EXPERIMENTS  # noqa: PLC0415 - brings matplotlib and the services
 
     chosen = EXPERIMENTS[name]
@@ -183,12 +185,18 @@ def _refuse_fixed(name: Name, given: Mapping[str, object], *, quick: bool) -> No
             raise Invalid(f"{option}: {name} does not have it, as {why}; try `hopyard compare`")
 
 
-def _check_number(name: Name, named: "Sequence[Contender]") -> None:
-    """Raises Invalid for policies that would not run."""
+def _check_policies(name: Name, named: "Sequence[Contender]") -> None:
+    """Raises Invalid for policies that the experiment could not run."""
+    from services.planner.policies.registry import options_kind  # noqa: PLC0415 - brings numpy
+    from shared.domain.policy_names import parted  # noqa: PLC0415 - as above
+
     if name in ONE_POLICY and len(named) > 1:
         raise Invalid(f"--policies: {name} runs one policy, and {len(named)} are named")
     if name is Name.SCALABILITY and named[0].policy.partition("+")[0] != "hops":
         raise Invalid(f"--policies: {name} solves the programs of hops, with options of hops at most")
+    policy = parted(named[0].policy).name
+    if name is Name.PRIORITIES and RULE not in options_kind(policy).__struct_fields__:
+        raise Invalid(f"--policies: {name} compares values of the option {RULE}, which {policy} lacks")
 
 
 def _options(

@@ -142,6 +142,10 @@ def test_an_empty_value_is_refused(hopyard: Hopyard, command: str) -> None:
             "--policies: priorities runs one policy, and 2 are named",
         ),
         ("experiment accuracy --policies hops,sia", "--policies: accuracy runs one policy, and 2 are named"),
+        (
+            "experiment priorities --policies fifo",
+            "--policies: priorities compares values of the option priority_rule, which fifo lacks",
+        ),
         ("experiment scalability --policies sia", "--policies: scalability solves the programs of hops"),
         ("backup a.tar --checkpoints-max 1GiB", "--checkpoints-max needs --checkpoints"),
         ("bench latency --gpus 64", "--gpus needs one of these to be measured: solver, policies"),
