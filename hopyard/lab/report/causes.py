@@ -3,12 +3,12 @@
 | row                        | what                                                                    |
 |----------------------------|-------------------------------------------------------------------------|
 | wait for the first start   | first start − submission, mean over started jobs                        |
-| wait after it              | without GPUs from then on, mean over started jobs                       |
+| wait after it              | not running from then on, later starts included, mean over started jobs |
 | GPUs of a running job      | mean over the time that jobs ran                                        |
 | distributed                | share of the GPU time on more than one node                             |
-| GPU time of a job          | held, mean over jobs                                                    |
+| GPU time of a job          | held while it ran, mean over jobs                                       |
 | work of a busy GPU         | cluster throughput / GPUs held by jobs: 1 is a single GPU's mean speed  |
-| GPU time lost              | to checkpoints, restores and recomputing, of the GPU time held          |
+| GPU time lost              | to checkpoints, restores and recomputing, of the GPU time of workers    |
 | error of the estimates     | of the executions, by their length                                      |
 | jobs with LR above 1       | they waited for longer than they were expected to run                   |
 """
@@ -67,8 +67,11 @@ def _work(outcome: Simulated) -> float | None:
 
 
 def _lost(outcome: Simulated) -> float | None:
-    lost = math.fsum(job.lost_gpu_s for job in outcome.jobs)
-    return _share(100 * lost, math.fsum(job.gpu_s for job in outcome.jobs))
+    """Of the time from orders to start to ends, since a restore is before its job runs."""
+    time = outcome.gpu_time
+    if time is None:
+        return None
+    return _share(100 * time.restarts, math.fsum((time.useful, time.slower_types, time.gangs, time.restarts)))
 
 
 def _error(outcome: Simulated) -> float | None:

@@ -16,6 +16,7 @@ from hopyard.lab.experiments import comparison
 from hopyard.lab.experiments.paper import TABLE_3
 from hopyard.lab.experiments.suite import EXPERIMENTS
 from hopyard.lab.report import pictures
+from hopyard.lab.report.causes import causes
 from hopyard.lab.report.document import Folded, Picture, Report, Table, Written, page, write
 from hopyard.lab.report.drawing import (
     COLOURS,
@@ -33,7 +34,7 @@ from hopyard.lab.report.measures import figure
 from hopyard.lab.report.parquet import write as write_parquet
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.runs.cases import Finished
-from hopyard.lab.runs.trials import Hold, Simulated
+from hopyard.lab.runs.trials import GpuTime, Hold, Simulated
 from tests.hopyard.lab.experiment_builders import finished, options, plan
 
 ARMS = {"hops": [1.0, 2.0, 4.0], "fifo": [2.0, 3.0, 9.0]}
@@ -203,6 +204,21 @@ def test_jobs_are_compared_with_themselves() -> None:
     parts = list(comparison.compared([finished("hops"), finished("fifo")], {}, ""))
     rows = next(part for part in parts if isinstance(part, Table) and part.columns[1] == ">JCT, min").rows
     assert rows == [["**fifo**", "0", "0", "0", "0", "0", "50%"]]
+
+
+def test_lost_gpu_time_is_a_share_of_a_time_that_it_is_part_of() -> None:
+    time = GpuTime(
+        useful=50.0,
+        slower_types=10.0,
+        gangs=20.0,
+        restarts=20.0,
+        profiling=300.0,
+        beside_waiting=0.0,
+        idle=0.0,
+    )
+    one = replace(finished().outcome, gpu_time=time)
+    rows = {row[0]: row[1] for row in causes({"fifo": [one], "sia": [finished().outcome]}).rows}
+    assert rows["GPU time lost, %"] == "20"
 
 
 def test_a_sweep_has_a_row_a_place() -> None:
