@@ -24,14 +24,14 @@ class JobResult(Message, frozen=True, kw_only=True):
     """its first start"""
     ended_at: float | None
     wait_s: float
-    """time that it spent without GPUs"""
+    """time in which it did not run; its profiling and starts count"""
     age_s: float | None
     """expected running time without waiting"""
     jct_s: float | None
     latency_ratio: float | None
     ftf_rho: float | None
     gpu_s: float
-    """GPU time held"""
+    """GPU time held while it ran, from each start to its end"""
     restarts: int
     lost_gpu_s: float
     """GPU time spent on recomputing lost samples, on checkpoints and on restores"""

@@ -66,7 +66,7 @@ JOB_MEASURES = (
 
 TERMS = {
     "JCT": "**JCT**, job completion time: from submission to completion",
-    "WT": "**WT**, waiting time: without GPUs, being measured included",
+    "WT": "**WT**, waiting time: not running, being measured and started included",
     "LR": "**LR**, latency ratio: how long a job waited, divided by how long it was expected to run",
     "frag": "**frag**, fragments: GPUs that a plan leaves idle while a job that could run waits",
     "ρ": "**FTF ρ**, finish-time fairness: JCT, divided by the time the job would have taken alone on its "

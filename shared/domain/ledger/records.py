@@ -189,7 +189,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return self.run_s + (max(now - run.started_at, 0.0) if run else 0.0)
 
     def wait_s(self, now: float) -> float:
-        """Seconds from its submission in which the job held no GPUs, profiling included; until its end."""
+        """Seconds from its submission to its end in which it did not run; its profiling and starts count."""
         until = now if self.ended_at is None else self.ended_at
         return max(until - self.submitted_at - self.running_s(until), 0.0)
 

@@ -66,7 +66,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     """expected running time without waiting (Hops eq. 9)"""
     wait_s: float
-    """seconds since its submission in which it held no GPUs"""
+    """seconds since its submission in which it did not run; its profiling and starts count"""
     attained_gpu_s: float
     """GPU-seconds held so far"""
     received_s: dict[GpuType, float]
