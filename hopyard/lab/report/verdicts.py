@@ -48,6 +48,11 @@ class Verdict(Message, frozen=True, kw_only=True):
         """Whether the best differs from every other."""
         return all(one.apart for one in self.others)
 
+    @property
+    def level(self) -> bool:
+        """Whether all have the same value, seed by seed."""
+        return _level(self.others)
+
 
 def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
     """A verdict on each measure that every policy has; none for a single policy, nor about different jobs."""
@@ -95,7 +100,7 @@ def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simul
 
 def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
     value = f"{figure(mean)} {unit}".rstrip()
-    if all(not any(one.difference.values) for one in others):
+    if _level(others):
         return f"no difference: {value}"
     below = _listed([_below(one) for one in others if one.apart], "and")
     level = _listed([f"{one.arm} ({_amount(one)})" for one in others if not one.apart], "or")
@@ -104,6 +109,10 @@ def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
     seeds = len(others[0].difference.values)
     doubt = f"{seeds} {'seeds do' if seeds > 1 else 'seed does'} not tell it from {level}"
     return f"{best} has least, {value}" + (f": {below}; {doubt}" if below else f", but {doubt}")
+
+
+def _level(others: Sequence[Distance]) -> bool:
+    return not any(any(one.difference.values) for one in others)
 
 
 def _below(one: Distance) -> str:
@@ -127,12 +136,14 @@ def in_short(found: Sequence[Verdict]) -> str:
     for one in found:
         if one.decided:
             best.setdefault(one.best, []).append(one.measure)
-    open_ones = [one.measure for one in found if not one.decided]
+    open_ones = [one.measure for one in found if not one.decided and not one.level]
+    level = [one.measure for one in found if one.level]
     parts = [f"{arm} is best in {_listed(measures, 'and')}" for arm, measures in best.items()]
     if open_ones:
-        parts.append(
-            f"{'undecided are' if parts else 'no policy is best for sure in'} {_listed(open_ones, 'and')}"
-        )
+        undecided = "undecided is" if len(open_ones) == 1 else "undecided are"
+        parts.append(f"{undecided if parts else 'no policy is best for sure in'} {_listed(open_ones, 'and')}")
+    if level:
+        parts.append(f"there is no difference in {_listed(level, 'and')}")
     return "; ".join(parts)
 
 
