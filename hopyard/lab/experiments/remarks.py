@@ -19,9 +19,15 @@ from services.planner.policies.registry import options_kind
 from shared.domain.cluster import gpus_by_type, nodes_of
 from shared.domain.demand import job_spec
 from shared.domain.policy_names import parted
+from shared.domain.states import JobState
 
 RIGID = "rigid_demand"
 """the option of policies that give a job one GPU count"""
+CUT_SHORT: Mapping[str, str] = {
+    JobState.REJECTED: "were rejected, since no GPU type can run them",
+    JobState.FAILED: "failed",
+}
+"""how jobs may end without being complete"""
 NOTES_SHOWN = 3
 """notes of an arm that are shown, the most frequent first"""
 
@@ -97,10 +103,14 @@ def _workload_of(one: Finished) -> Workload:
 
 
 def _by_results(runs: Sequence[Finished]) -> Iterator[str]:
+    jobs = sum(len(one.outcome.jobs) for one in runs)
     waiting = sum(len(one.outcome.result.waiting) for one in runs)
     if waiting:
-        jobs = sum(len(one.outcome.jobs) for one in runs)
         yield f"never places {waiting} of {jobs} jobs; figures are about the others"
+    states = Counter(job.state for one in runs for job in one.outcome.jobs)
+    for state, happened in CUT_SHORT.items():
+        if states[state]:
+            yield f"{states[state]} of {jobs} jobs {happened}; figures are about the others"
 
 
 def _by_plans(runs: Sequence[Finished]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from hopyard.lab.report.measures import HEADLINE, Measure, figure, spread
 from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.runs.cases import Finished, arms_of, at_shared_seeds, each_once, values_of, without_copies
 from hopyard.lab.runs.trials import GpuTime, Simulated
+from hopyard.show.units import plural
 
 BOUNDED = tuple(measure for measure in HEADLINE if measure.metric in ("makespan_s", "jct_s_mean"))
 
@@ -57,7 +58,7 @@ def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
     ]
     yield Table(["", *headings], rows)
     left = max(one.bound.left_out for one in known if one.bound is not None)
-    yield ASSUMES + (f" {left} jobs that fit nowhere are left out of it." if left else "")
+    yield ASSUMES + (f" Left out of it: {plural(left, 'job')} for which there is no place." if left else "")
     yield from (f"> {said}" for said in faults(finished))
 
 

@@ -86,3 +86,14 @@ def test_jobs_that_never_run_are_counted() -> None:
     )
     waits = Finished(one.case, msgspec.structs.replace(one.outcome, result=left))
     assert remarks_of([waits, one])["fifo"] == ["never places 1 of 4 jobs; figures are about the others"]
+
+
+def test_jobs_that_end_without_being_complete_are_counted() -> None:
+    one = ran(small(), "fifo")
+    ends = (job("a"), job("b", state="rejected", jct_s=None), job("c", state="failed", jct_s=None))
+    result = msgspec.structs.replace(one.outcome.result, job_results=ends)
+    cut = Finished(one.case, msgspec.structs.replace(one.outcome, result=result))
+    assert remarks_of([cut])["fifo"] == [
+        "1 of 3 jobs were rejected, since no GPU type can run them; figures are about the others",
+        "1 of 3 jobs failed; figures are about the others",
+    ]
