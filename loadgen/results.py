@@ -19,6 +19,7 @@ from shared.domain.ledger.records import JobRecord
 from shared.domain.metrics import jct_s, job_counts, latency_ratio, plan_figures, runs_of, summary
 from shared.domain.metrics.fairness import ftf_rho_by_job
 from shared.domain.metrics.merging import merging
+from shared.domain.states import JobState
 from shared.domain.sums import plain_sum
 
 LOCATION_PREFIXES = ("api_", "clock_origin", "cluster", "dump_", "log_", "nats_", "node", "store", "web_")
@@ -167,7 +168,7 @@ def _job_result(ledger: Ledger, record: JobRecord, rho: float | None) -> JobResu
         ended_at=record.ended_at,
         wait_s=record.wait_s(ledger.at),
         age_s=record.age_s,
-        jct_s=jct_s(record) if record.ended else None,
+        jct_s=jct_s(record) if record.state is JobState.COMPLETED else None,
         latency_ratio=latency_ratio(record, ledger.at),
         ftf_rho=rho,
         gpu_s=gpu_s,

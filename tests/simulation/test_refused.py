@@ -60,3 +60,15 @@ def test_jobs_of_one_name_at_one_time_are_jobs_of_their_own(engine: Engine) -> N
     assert ran.result.jobs == {"submitted": 4, "completed": 4}
     keys = [fact.key for fact in ran.events if isinstance(fact, JobSubmitted)]
     assert keys == ["0.0/twin", "0.0/twin/2", "0.0/twin/3", "9.0/twin"]
+
+
+def test_a_job_that_is_rejected_after_its_profile_has_no_completion_time() -> None:
+    large = arriving(0.0, "large", 1, 100.0)
+    workload = msgspec.structs.replace(large.job.workload, batch_size=99_999)
+    large = msgspec.structs.replace(large, job=msgspec.structs.replace(large.job, workload=workload))
+    rejected, good = simulate(
+        listing(large, arriving(0.0, "good", 1, 100.0)), policy="fifo"
+    ).result.job_results
+    assert (rejected.state, rejected.jct_s) == ("rejected", None)
+    assert rejected.ended_at is not None
+    assert (good.state, good.jct_s) == ("completed", good.ended_at)

@@ -36,8 +36,8 @@ def before_s(outcome: Simulated) -> float | None:
 
 
 def _ends_s(outcome: Simulated) -> list[float]:
-    """Seconds from the first start of a job to each end."""
-    ends = [job.ended_at for job in outcome.jobs if job.ended_at is not None]
+    """Seconds from the first start of a job to each completion."""
+    ends = [job.ended_at for job in outcome.jobs if job.ended_at is not None and job.jct_s is not None]
     started = _starts(outcome)
     return [end - min(started) for end in ends] if started else []
 
