@@ -7,6 +7,7 @@ import time
 import msgspec
 
 from hopyard.lab.bench.figures import Benchmark, Grid
+from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate_streaming
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from shared.runtime.bus.contract import Record
@@ -25,6 +26,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 def growth(asked: Growth) -> Benchmark:
     """Run each size. Events are not kept; the peak of memory is that of all runs so far."""
+    simulate_streaming(load_scenario("tiny"), _pass_over)  # brings what is imported late
     rows = tuple(_row(with_jobs(asked.scenario, count)) for count in sorted(asked.counts))
     return Benchmark(
         name="simulation",

@@ -1,5 +1,8 @@
 """How the cost of a simulated run grows: one row for each number of jobs."""
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -29,3 +32,27 @@ def test_the_first_jobs_of_a_scenario(*, listed: bool) -> None:
 def test_of_a_trace_that_is_sampled_as_many_jobs_are_drawn() -> None:
     sampled = load_scenario("hadar-60")
     assert len(arrivals(with_jobs(sampled, 10))) == 10
+
+
+IMPORTED_BY_ROWS = """
+import sys
+from hopyard.lab.bench import growth
+from loadgen.scenarios import load_scenario
+
+row, imported = growth._row, []
+
+def watched(scenario):
+    before = set(sys.modules)
+    found = row(scenario)
+    imported.extend(set(sys.modules) - before)
+    return found
+
+growth._row = watched
+growth.growth(growth.Growth(load_scenario("tiny"), (2,)))
+print(*imported)
+"""
+
+
+def test_imports_are_in_no_row() -> None:
+    run = subprocess.run([sys.executable, "-c", IMPORTED_BY_ROWS], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == ""
