@@ -14,7 +14,14 @@ from loadgen.workloads.mixes import UnknownMix, mean_gpu_hours, mix_named
 from loadgen.workloads.poisson import poisson_arrivals
 from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
-from schemas.scenarios import Arrival, ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload
+from schemas.scenarios import (
+    LATEST_S,
+    Arrival,
+    ListedWorkload,
+    PoissonWorkload,
+    ScenarioFile,
+    TraceWorkload,
+)
 from schemas.settings import FORMER_NAMES, Settings
 from shared.domain.catalogue import merged
 from shared.domain.cluster import InvalidCluster, nodes_of
@@ -129,7 +136,11 @@ def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
             listed = [Arrival(at_s=one.at_s, job=one.job) for one in jobs]
             return sorted(listed, key=lambda arrival: arrival.at_s)
         case PoissonWorkload() as drawn:
-            return _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, drawn_by, known))
+            found = _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, drawn_by, known))
+            if found[-1].at_s > LATEST_S:
+                reason = f"the last job arrives after {found[-1].at_s:.3g} s: at most {LATEST_S:g}"
+                raise InvalidFile(scenario.name, None, "$.workload.rate_per_hour", reason)
+            return found
         case TraceWorkload() as traced:
             return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, drawn_by, known))
 

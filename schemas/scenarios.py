@@ -9,9 +9,12 @@ from schemas.base import File, Message
 from schemas.catalogue import CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Name, Positive
+from schemas.settings import SEED_MOST
 
-Seed = Annotated[int, Meta(ge=0)]
+Seed = Annotated[int, Meta(ge=0, le=SEED_MOST)]
 """of all draws of a run; commands may choose another one"""
+LATEST_S = 1e9
+"""the latest that a job may arrive, or a policy be chosen, seconds from the start"""
 HourOfDay = Annotated[int, Meta(ge=0, le=24)]
 Column = Annotated[str, Meta(min_length=1)]
 
@@ -77,7 +80,7 @@ class ListedWorkload(File, frozen=True, kw_only=True, tag_field="arrivals", tag=
 
 
 class ArrivingJob(File, frozen=True, kw_only=True):
-    at_s: Annotated[float, Meta(ge=0, le=1e9)]
+    at_s: Annotated[float, Meta(ge=0, le=LATEST_S)]
     """seconds from the start"""
     job: JobFile
 
@@ -86,7 +89,7 @@ WorkloadSource = PoissonWorkload | TraceWorkload | ListedWorkload
 
 
 class PolicyChange(File, frozen=True, kw_only=True):
-    at_s: Annotated[float, Meta(ge=0, le=1e9)]
+    at_s: Annotated[float, Meta(ge=0, le=LATEST_S)]
     """seconds from the start"""
     policy: Annotated[str, Meta(min_length=1)]
 

@@ -17,6 +17,8 @@ Seconds = Annotated[float, Meta(ge=1e-3, le=1e8)]
 """a timer counts as due 0.1 ms early, so that an interval has to be longer than that"""
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+SEED_MOST = 10**18
+"""with room below 2^63 for the seeds after it"""
 Switching = Literal["default", "pipeswitch", "hare"]
 WorldStructure = Literal[
     "plain",
@@ -137,7 +139,7 @@ class Settings(File, frozen=True, kw_only=True):
     """cluster seconds per second"""
     clock_origin: float = 0.0
     """Unix time of cluster second 0"""
-    seed: Annotated[int, Meta(ge=0)] = 1
+    seed: Annotated[int, Meta(ge=0, le=SEED_MOST)] = 1
     """seed of all random numbers: of the emulated world and of workloads"""
 
     # ---- cluster

@@ -12,7 +12,7 @@ import typer
 from hopyard.actions import completion
 from hopyard.failures import Invalid
 from schemas.scenarios import PolicyChange
-from schemas.settings import Settings
+from schemas.settings import SEED_MOST, Settings
 
 T = TypeVar("T")
 
@@ -173,7 +173,9 @@ PoliciesAt = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option("--seed", min=0, help="Seed of all random draws.", show_default="the workload's"),
+    typer.Option(
+        "--seed", min=0, max=SEED_MOST, help="Seed of all random draws.", show_default="the workload's"
+    ),
 ]
 Trace = Annotated[
     Path | None,

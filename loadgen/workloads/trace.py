@@ -24,7 +24,7 @@ from loadgen.workloads.sizes import gpu_hours
 from schemas.catalogue import Mix, MixEntry
 from schemas.cluster import ClusterFile
 from schemas.jobs import SAMPLES_MAX, Checkpoint, JobFile
-from schemas.scenarios import Arrival, TraceColumns, TraceWorkload
+from schemas.scenarios import LATEST_S, Arrival, TraceColumns, TraceWorkload
 from shared.runtime.files import InvalidFile
 
 Reader = Callable[[Iterable[str], str], Iterator[TraceJob]]
@@ -41,8 +41,6 @@ AT_MOST: Mapping[str, tuple[float, str]] = {
     "samples": (SAMPLES_MAX, "samples"),
 }
 """the largest figures of a job, and of what"""
-SPAN_AT_MOST_S = 1e9
-"""the longest time from the first arrival to another; jobs that a scenario lists have the same limit"""
 USER_AT_MOST = 100
 """most letters of a user's name"""
 BY_COLUMNS = "columns"
@@ -92,8 +90,8 @@ def _check_limits(jobs: Sequence[TraceJob], path: str) -> None:
             value = getattr(job, field)
             if value is not None and value > most:
                 raise MalformedRow(path, job.line, f"{value:g} {what}: at most {most:g}")
-        if not job.arrival_s - jobs[0].arrival_s <= SPAN_AT_MOST_S:  # inf - inf is not, either
-            reason = f"arrives more than {SPAN_AT_MOST_S:g} s after the first job"
+        if not job.arrival_s - jobs[0].arrival_s <= LATEST_S:  # inf - inf is not, either
+            reason = f"arrives more than {LATEST_S:g} s after the first job"
             raise MalformedRow(path, job.line, reason)
 
 

@@ -171,9 +171,16 @@ def test_the_callers_seed_wins_over_the_workloads() -> None:
     assert arrivals(scenario, seed=2) != arrivals(scenario)
 
 
-def test_a_seed_below_0_is_a_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_below_0_or_too_long_to_store_is_a_fault(tmp_path: Path, seed: int) -> None:
     with pytest.raises(InvalidFile, match=r"own\.yaml:8: \$\.workload\.seed: .*0"):
-        load_scenario(written(tmp_path, OWN.replace("  mix: short\n", "  mix: short\n  seed: -1\n")))
+        load_scenario(written(tmp_path, OWN.replace("  mix: short\n", f"  mix: short\n  seed: {seed}\n")))
+
+
+def test_arrivals_that_a_simulation_would_never_come_to_are_a_fault(tmp_path: Path) -> None:
+    slow = OWN.replace("rate_per_hour: 1\n", "rate_per_hour: 1.0e-12\n")
+    with pytest.raises(InvalidFile, match=r"own: \$\.workload\.rate_per_hour: the last job arrives after"):
+        arrivals(load_scenario(written(tmp_path, slow)))
 
 
 def test_a_scenario_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
