@@ -16,9 +16,10 @@ from loadgen.effective_settings import EffectiveSettings, catalogue_path, effect
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.scenarios import ListedWorkload, ScenarioFile, TraceColumns, TraceWorkload
+from schemas.settings import Settings
 from services.planner.policies.registry import Registry, UnfitPolicy, names, options_kind
 from shared.runtime.plugins import UnknownPlugin
-from shared.runtime.settings import UnknownSetting
+from shared.runtime.settings import UnknownSetting, Value
 
 T = TypeVar("T")
 EXAMPLE = "submit=date,gpus=n"
@@ -61,12 +62,8 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
     `decided`: settings that an option of the command decides, with the option. Prints which settings are
     used and which have no effect in a simulation. Raises Invalid, also for a policy that cannot plan.
     """
-    from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
-    from loadgen.stack import check_world  # noqa: PLC0415 - as above
-
     found = _set(lambda: effective_settings(scenario, os.environ, decided))
-    settings = _set(lambda: virtual_settings(found.scenario, {}))
-    _set(lambda: check_world(found.scenario.catalogue, settings))
+    settings = check_settings(found.scenario, {})
     if found.given:
         values = ", ".join(f"{name}={value}" for name, value in sorted(found.given.items()))
         say(f"with settings of this shell: {values}")
@@ -74,6 +71,20 @@ def simulated_scenario(scenario: ScenarioFile, say: Say, decided: Mapping[str, s
         say(f"without effect in a simulation: {', '.join(found.ignored)}")
     check_policy(None if "policy" in decided else settings.policy)
     return found
+
+
+def check_settings(scenario: ScenarioFile, chosen: Mapping[str, Value]) -> Settings:
+    """The settings of the scenario's runs, with those that are `chosen` for some of them.
+
+    Raises Invalid for settings with which no run could begin.
+    """
+    from loadgen.simulation import virtual_settings  # noqa: PLC0415 - brings every service
+    from loadgen.stack import check_world  # noqa: PLC0415 - as above
+
+    settings = _set(lambda: virtual_settings(scenario, chosen))
+    catalogue = valid(lambda: scenarios.extended(scenario, settings.catalogue)).catalogue
+    _set(lambda: check_world(catalogue, settings))
+    return settings
 
 
 def _set(load: Callable[[], T]) -> T:

@@ -210,13 +210,22 @@ def _options(
     full: bool = False,
 ) -> "Options":
     """Raises Invalid."""
-    from hopyard.actions.scenario import chosen_scenario, simulated_scenario  # noqa: PLC0415 - as above
+    from hopyard.actions.scenario import (  # noqa: PLC0415 - as above
+        check_settings,
+        chosen_scenario,
+        simulated_scenario,
+    )
     from hopyard.lab.experiments.baselines import DECIDED  # noqa: PLC0415 - brings numpy
     from hopyard.lab.experiments.options import Options  # noqa: PLC0415 - as above
     from loadgen.scenarios import own_seed  # noqa: PLC0415 - as above
 
     named = _contenders(policies)
     found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)
+    for each in named:
+        try:
+            check_settings(found.scenario, each.overrides)
+        except Invalid as error:
+            raise Invalid(f"--policies {each.label}: {error}") from None
     first = own_seed(found.scenario)
     return Options(
         scenario=found.scenario,

@@ -147,6 +147,12 @@ def test_an_empty_value_is_refused(hopyard: Hopyard, command: str) -> None:
             "--policies: priorities compares values of the option priority_rule, which fifo lacks",
         ),
         ("experiment scalability --policies sia", "--policies: scalability solves the programs of hops"),
+        (
+            "compare --scenario tiny --policies fifo,hops+world=nope",
+            "--policies hops+world=nope: world nope is unknown; there are emulated, learnt, table",
+        ),
+        ("compare --policies fifo+catalogue=nope.yaml", "nope.yaml: No such file or directory"),
+        ("compare --policies hops+startup_s=1e7", "cannot hold together"),
         ("backup a.tar --checkpoints-max 1GiB", "--checkpoints-max needs --checkpoints"),
         ("bench latency --gpus 64", "--gpus needs one of these to be measured: solver, policies"),
         ("bench --gap 0.1", "--gap needs one of these to be measured: solver"),
