@@ -64,6 +64,8 @@ class Trace(msgspec.Struct, frozen=True):
 
 def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None = None) -> Trace:
     """Raises MalformedRow, and InvalidFile for a file that cannot be read or is of no known format."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise InvalidFile(path, None, None, "is no regular file: a trace is read more than once")
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as lines:
             if columns is None:

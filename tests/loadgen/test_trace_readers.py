@@ -1,5 +1,6 @@
 """Trace files: the real ones are read whole, and a planted fault is named by file and line."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,13 @@ def test_a_quoted_cell_may_have_line_breaks_and_the_last_line_none(tmp_path: Pat
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(InvalidFile, match=reason):
         read_trace(planted(tmp_path, text))
+
+
+@pytest.mark.parametrize("columns", [None, TraceColumns(submit="a", gpus="b")])
+def test_a_pipe_is_no_trace(tmp_path: Path, columns: TraceColumns | None) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidFile, match="is no regular file"):
+        read_trace(str(tmp_path / "pipe"), columns=columns)
 
 
 def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
