@@ -80,6 +80,8 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
         case TraceWorkload() as workload:  # its path is relative to the scenario's file
             if workload.hours is not None and workload.hours[0] >= workload.hours[1]:
                 raise fault(path, "$.workload.hours", "the first hour is not before the second")
+            if workload.format is not None and workload.columns is not None:
+                raise fault(path, "$.workload.format", "has no effect: the columns say how the file is read")
             located = msgspec.structs.replace(workload, path=str(Path(path).parent / workload.path))
             scenario = msgspec.structs.replace(scenario, workload=located)
     whole = extended(_with_its_file(scenario, Path(path).parent), catalogue)

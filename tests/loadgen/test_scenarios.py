@@ -196,6 +196,9 @@ def test_a_trace_is_looked_for_beside_its_scenario(tmp_path: Path) -> None:
     )
 
     assert len(arrivals(load_scenario(written(tmp_path, text)))) == 1
+    both = text.replace("path: jobs.csv", "path: jobs.csv\n  format: gavel\n  columns: {submit: a, gpus: b}")
+    with pytest.raises(InvalidFile, match=r"own\.yaml:6: \$\.workload\.format: has no effect"):
+        load_scenario(written(tmp_path, both))
 
 
 @pytest.mark.parametrize(
