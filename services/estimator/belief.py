@@ -10,18 +10,26 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from schemas.base import Event
-from schemas.events import JobCompleted, JobFailed, JobPreempted, NodeLost, StartOrdered, WorkerStopped
+from schemas.events import (
+    JobCompleted,
+    JobFailed,
+    JobPreempted,
+    NodeJoined,
+    NodeLost,
+    StartOrdered,
+    WorkerStopped,
+)
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
 from schemas.samples import ThroughputObserved
-from shared.domain import gangs
+from shared.domain import accuracy, gangs
 from shared.domain.accuracy import Executions
 
 ENDED_KEPT = 10_000
 """gangs that have ended, the last, whose observations are still believed: samples may come late"""
 
 
-ENDS = frozenset({WorkerStopped, JobPreempted, JobCompleted, JobFailed, NodeLost})
+ENDS = frozenset({WorkerStopped, JobPreempted, JobCompleted, JobFailed, NodeLost, NodeJoined})
 """facts that end gangs"""
 
 
@@ -48,8 +56,8 @@ class Belief:
         match fact:
             case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
                 ended = [known.running.get(fact.placement_id, {})]
-            case NodeLost():
-                ended = [own for own in known.running.values() if fact.node_id in own]
+            case NodeLost() | NodeJoined():
+                ended = [known.running[one] for one in accuracy.left_behind(known, fact)]
             case _:
                 raise AssertionError(fact)
         for own in ended:

@@ -23,6 +23,7 @@ from schemas.events import (
     JobPreempted,
     JobProfiled,
     JobTypeProfiled,
+    NodeJoined,
     NodeLost,
     PlacementRefused,
     PlanPublished,
@@ -150,12 +151,18 @@ def _refuse(known: Executions, fact: PlacementRefused) -> None:
         known.running.pop(fact.placement_id, None)
 
 
-def _lose(known: Executions, fact: NodeLost) -> None:
+def _leave(known: Executions, fact: NodeLost | NodeJoined) -> None:
     """Forget what ran on a node: if its job was cancelled before, nothing else says that it ended."""
-    for placement_id in [one for one, own in known.running.items() if fact.node_id in own]:
+    for placement_id in left_behind(known, fact):
         del known.running[placement_id][fact.node_id]
         if not known.running[placement_id]:
             del known.running[placement_id]
+
+
+def left_behind(known: Executions, fact: NodeLost | NodeJoined) -> list[PlacementId]:
+    """The placements led by a node that is lost, or whose agent does not list them in its new life."""
+    adopted = fact.workers if isinstance(fact, NodeJoined) else ()
+    return [one for one, own in known.running.items() if fact.node_id in own and one not in adopted]
 
 
 def _withdraw(known: Executions, fact: JobCancelled) -> None:
@@ -217,7 +224,8 @@ FOLDS: Mapping[type[Event], Callable[[Executions, Any], Execution | None]] = {
     JobFailed: _drop,
     PlacementRefused: _refuse,
     JobCancelled: _withdraw,
-    NodeLost: _lose,
+    NodeJoined: _leave,
+    NodeLost: _leave,
 }
 
 # ---- figures

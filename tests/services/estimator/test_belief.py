@@ -12,7 +12,7 @@ from schemas.samples import ThroughputObserved
 from services.estimator.belief import Belief
 from shared.domain import accuracy
 from shared.domain.accuracy import Executions
-from tests.fact_builders import completed, failed, lost, preempted, worker_stopped
+from tests.fact_builders import completed, failed, joined, lost, preempted, worker_stopped
 from tests.services.estimator.estimator_builders import observed, ran
 
 NOW = 100.0
@@ -65,6 +65,7 @@ ENDS: list[Event] = [
     completed("j1", place="p1"),
     failed("j1", place="p1"),
     lost("a0"),
+    joined("a0", life="2"),
 ]
 
 

@@ -197,3 +197,13 @@ def test_a_run_that_was_cancelled_and_lost_its_node_before_it_stopped_is_forgott
     for fact in [submitted(), *running(), cancelled(), stop_ordered(), lost(), joined(life="2")]:
         fold(known, fact)
     assert known.running == {}
+
+
+@pytest.mark.parametrize("workers", [(), (PLACE,)])
+def test_a_run_that_was_cancelled_and_that_a_new_agent_does_not_list_is_forgotten(
+    workers: tuple[str, ...],
+) -> None:
+    known = Executions()
+    for fact in [submitted(), *running(), cancelled(), stop_ordered(), joined(life="2", workers=workers)]:
+        fold(known, fact)
+    assert tuple(known.running) == workers
