@@ -62,6 +62,8 @@ class RunningPlacement(msgspec.Struct, kw_only=True):
 class Executions(msgspec.Struct, kw_only=True):
     """What the fold remembers."""
 
+    token: int = 0
+    """fencing token of the newest leader of the planner that published a plan"""
     planned: dict[PlacementId, Placement] = {}
     """placements of the round's plans"""
     running: dict[PlacementId, dict[NodeId, RunningPlacement]] = {}
@@ -95,6 +97,10 @@ def _type_profile(known: Executions, fact: JobTypeProfiled) -> None:
 
 
 def _plan(known: Executions, fact: PlanPublished) -> None:
+    """Enter a plan, unless it is by an earlier leader of the planner: the placer refuses all of those."""
+    if fact.token < known.token:
+        return
+    known.token = fact.token
     if fact.kind is PlanKind.FIRST:
         known.planned = {}
     known.planned |= {placement.placement_id: placement for placement in fact.placements}

@@ -102,6 +102,12 @@ def test_a_fragment_plan_leaves_the_round_s_placements_known() -> None:
     assert one(plan(placement()), fragment, start_ordered(), gang_formed(), worker_stopped(at=100))
 
 
+def test_a_plan_of_an_earlier_leader_changes_nothing() -> None:
+    late = plan(token=1, plan_id="plan-late")
+    execution = one(plan(placement(), token=2), late, start_ordered(), gang_formed(), worker_stopped(at=100))
+    assert execution.placement_id == PLACE
+
+
 @pytest.mark.parametrize(
     "story",
     [
