@@ -62,7 +62,7 @@ _UNKNOWN: _Bandwidths = (None, None)
 
 class _Inventory(msgspec.Struct, frozen=True):
     cluster: tuple[Node, ...]
-    """all nodes that ever joined, by id"""
+    """all nodes that ever joined, by id, each with all its GPUs, whichever of them are withheld"""
     node_by_type: dict[GpuType, Node]
     """the first of them of each type"""
     gpus_alive: dict[GpuType, int]
@@ -183,7 +183,7 @@ class Estimator:
 
     def _nodes(self) -> "_Inventory":
         if self._inventory is None:
-            cluster = tuple([known.node for _, known in sorted(self.state.nodes.items())])
+            cluster = tuple([known.whole for _, known in sorted(self.state.nodes.items())])
             node_by_type = {node.gpu_type: node for node in reversed(cluster)}
             self._inventory = _Inventory(cluster, node_by_type, gpus_by_type(self._alive()))
         return self._inventory

@@ -10,6 +10,7 @@ from schemas.base import Event, Sample
 from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
 from schemas.events import (
+    GpusWithheld,
     JobCancelled,
     JobCompleted,
     JobQueued,
@@ -250,6 +251,14 @@ def test_an_export_has_all_nodes_that_joined_and_an_import_passes_over_them() ->
     assert [entry_of(line) for line in exported.lines] == [NodeLine(node=node(one)) for one in ("a0", "a1")]
     driver.tell(Asked(1, ImportStore(lines=exported.lines)))
     assert driver.replies[-1] == Imported(entered=0, known=2)
+
+
+def test_an_export_can_be_read_while_all_gpus_of_a_node_are_withheld() -> None:
+    withheld = GpusWithheld(at=1.0, node_id=NodeId("a0"), gpus={0: "broken"})
+    driver = Driver().tell(joined(node(gpus=1)), withheld, Asked(1, ExportStore()))
+    [exported] = driver.replies
+    assert isinstance(exported, StorePage)
+    assert [entry_of(line) for line in exported.lines] == [NodeLine(node=node(gpus=1))]
 
 
 def test_a_gang_with_an_unknown_node_teaches_nothing() -> None:
