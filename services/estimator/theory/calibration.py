@@ -25,7 +25,9 @@ SIZES = (32e6, 128e6, 512e6, 1.5e9)
 """bytes: gradients of 8 to 375 million parameters"""
 REPEATS = 3
 NODES_PER_TYPE = 4
-"""nodes that are measured of a type at most, the first by id"""
+"""nodes that are measured of a type at most, the first by id of those that have enough GPUs"""
+INSIDE, BETWEEN = 2, 1
+"""GPUs, at least, of a node in a ring inside it, and in a ring over two nodes"""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -37,8 +39,8 @@ class Timing(msgspec.Struct, frozen=True):
 
 def inside(nodes: Iterable[Node]) -> list[Ring]:
     """Rings inside one node: of 2, 4, 8 … GPUs and of all. A node with one GPU has none."""
-    chosen = [node for of_type in _by_type(nodes) for node in of_type]
-    return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, least=2)]
+    chosen = [node for of_type in _by_type(nodes, least=INSIDE) for node in of_type]
+    return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, INSIDE)]
 
 
 def between(nodes: Iterable[Node], paired: Container[NodeId] = ()) -> list[Ring]:
@@ -47,13 +49,14 @@ def between(nodes: Iterable[Node], paired: Container[NodeId] = ()) -> list[Ring]
     `paired`: nodes that are in pairs already; they are among those that are measured.
     """
     free = [
-        [node for node in of_type if node.node_id not in paired] for of_type in _by_type(nodes, first=paired)
+        [node for node in of_type if node.node_id not in paired]
+        for of_type in _by_type(nodes, least=BETWEEN, first=paired)
     ]
     pairs = [pair for of_type in free for pair in zip(of_type[::2], of_type[1::2], strict=False)]
     return [
         Ring(members=((a, gpus), (b, gpus)))
         for a, b in pairs
-        for gpus in _counts(min(a.gpus, b.gpus), least=1)
+        for gpus in _counts(min(a.gpus, b.gpus), BETWEEN)
     ]
 
 
@@ -147,10 +150,14 @@ def _moved(ring: Ring) -> float:
     return 1.0 if ring.distributed else (ring.gpus - 1) / ring.gpus
 
 
-def _by_type(nodes: Iterable[Node], first: Container[NodeId] = ()) -> list[list[Node]]:
-    """The nodes to measure, by type, in the order of their ids but for those that come first."""
+def _by_type(nodes: Iterable[Node], *, least: int, first: Container[NodeId] = ()) -> list[list[Node]]:
+    """The nodes to measure, by type, in the order of their ids but for those that come first.
+
+    `least`: GPUs of each.
+    """
     by_type: dict[GpuType, list[Node]] = {}
-    for node in sorted(nodes, key=lambda node: (node.gpu_type, node.node_id not in first, node.node_id)):
+    fitting = [node for node in nodes if node.gpus >= least]
+    for node in sorted(fitting, key=lambda node: (node.gpu_type, node.node_id not in first, node.node_id)):
         by_type.setdefault(node.gpu_type, []).append(node)
     return [of_type[:NODES_PER_TYPE] for of_type in by_type.values()]
 

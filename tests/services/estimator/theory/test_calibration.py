@@ -62,6 +62,13 @@ def test_a_node_with_one_gpu_has_no_paths_of_its_own() -> None:
     assert inside([node(gpus=1)]) == []
 
 
+def test_a_node_with_too_few_gpus_takes_no_other_node_s_place() -> None:
+    single = [node(f"a{number}", gpus=1) for number in range(4)]
+    assert counts(inside([*single, node("a4", gpus=2)])) == [[("a4", 2)]]
+    withheld = node("a0", gpus=0)
+    assert counts(between([withheld, *single[1:3]])) == [[("a1", 1), ("a2", 1)]]
+
+
 def test_nodes_of_a_type_are_measured_in_pairs_and_none_twice() -> None:
     nodes = [node(f"a{k}", gpus=2) for k in range(3)] + [node("b0", "B", gpus=2)]
     assert counts(between(nodes)) == [[("a0", 1), ("a1", 1)], [("a0", 2), ("a1", 2)]]
