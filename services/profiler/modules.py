@@ -12,6 +12,8 @@ from shared.domain.sums import plain_sum
 
 DIGITS = 6
 """significant digits kept: more than some tens of iterations support, and equal on every machine"""
+SHORTEST_S, LONGEST_S = 1e-12, 1e12
+"""what an iteration can take; far beyond, no throughput follows that a message can have"""
 
 
 def fitted(measured: Measured, data: Sequence[DataMode], law: Law = OURS) -> TimeModules:
@@ -62,8 +64,12 @@ def objection(measured: Measured) -> str | None:
         return "the measurement has a negative or non-finite number"
     if measured.memory_share is not None and not 0 <= measured.memory_share <= 1:
         return "the measurement's share of the GPU memory is not between 0 and 1"
-    if not plain_sum(measured.forward_s) + plain_sum(measured.backward_s) > 0:
+    computed_s = plain_sum(measured.forward_s) + plain_sum(measured.backward_s)
+    if not computed_s > 0:
         return "the measurement shows no computation"
+    iterations, taken_s = len(measured.iteration_s), plain_sum(map(plain_sum, columns[:-1]))
+    if computed_s < SHORTEST_S * iterations or taken_s > LONGEST_S * iterations:
+        return "the measurement has times that no iteration takes"
     return None
 
 

@@ -48,6 +48,8 @@ def test_to_the_letter_pattern_2_is_recognised_without_an_update(iteration_s: fl
         measurement(data_s=(0.1, float("inf"))),
         measurement(forward_s=-1.0),
         measurement(forward_s=0.0, backward_s=0.0),
+        measurement(forward_s=1e-30, backward_s=1e-30),
+        measurement(update_s=1e29),
     ],
 )
 def test_unusable_numbers_are_named(numbers: Measured) -> None:
