@@ -9,7 +9,7 @@ an experiment reads the log of a run with it, so both mean the same by "measured
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -39,8 +39,12 @@ from shared.domain import gangs
 from shared.domain.metrics import percentile
 from shared.domain.tally import WELL
 
+V = TypeVar("V")
+
 SHORTEST_S = 60.0
 """seconds; a shorter execution measures little but the start of its processes"""
+WORKLOADS_REMEMBERED = 10_000
+"""workloads, those profiled or run last, of which a fold knows more than the placements under way"""
 
 # ---- executions
 
@@ -69,8 +73,9 @@ class Executions(msgspec.Struct, kw_only=True):
     running: dict[PlacementId, dict[NodeId, RunningPlacement]] = {}
     """placements under way, by id and leader"""
     numbers: dict[Fingerprint, int] = {}
-    """executions so far, by workload"""
+    """executions so far, by workload, the one that ran last at the end"""
     unstable: dict[Fingerprint, bool] = {}
+    """whether the loading times of a workload have two components, the one profiled last at the end"""
 
 
 def executions_of(facts: Iterable[Event]) -> list[Execution]:
@@ -88,12 +93,20 @@ def fold(known: Executions, fact: Event) -> Execution | None:
 def _profile(known: Executions, fact: JobProfiled) -> None:
     if fact.modules:
         modes = (len(modules.data) for modules in fact.modules.values())
-        known.unstable[fact.workload.fingerprint] = max(modes) > 1
+        _remember(known.unstable, fact.workload.fingerprint, max(modes) > 1)
 
 
 def _type_profile(known: Executions, fact: JobTypeProfiled) -> None:
     if len(fact.modules.data) > 1:
-        known.unstable[fact.workload.fingerprint] = True
+        _remember(known.unstable, fact.workload.fingerprint, True)
+
+
+def _remember(table: dict[Fingerprint, V], fingerprint: Fingerprint, value: V) -> None:
+    """Enter the value at the end of the table; above the limit, the first ones leave it."""
+    table.pop(fingerprint, None)
+    table[fingerprint] = value
+    while len(table) > WORKLOADS_REMEMBERED:
+        del table[next(iter(table))]
 
 
 def _plan(known: Executions, fact: PlanPublished) -> None:
@@ -192,7 +205,8 @@ def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped)
     if seconds <= 0 or samples <= 0:
         return None
     fingerprint = order.spec.workload.fingerprint
-    known.numbers[fingerprint] = number = known.numbers.get(fingerprint, 0) + 1
+    number = known.numbers.get(fingerprint, 0) + 1
+    _remember(known.numbers, fingerprint, number)
     return Execution(
         placement_id=_name(order),
         job_id=order.job_id,

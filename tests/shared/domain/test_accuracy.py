@@ -7,6 +7,7 @@ from schemas.accuracy import Execution
 from schemas.base import Event
 from schemas.events import JobProfiled, Outcome, PreemptReason
 from schemas.ids import Fingerprint, GpuType
+from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
 from schemas.plans import Layer, PlanKind
 from shared.domain.accuracy import Executions, executions_of, fold, report, worth_measuring
@@ -60,6 +61,19 @@ def ran(
 
 def running(*, began: float = 20.0) -> list[Event]:
     return [plan(placement()), start_ordered(), gang_formed(at=began)]
+
+
+def with_modules(workload: Workload, *data: DataMode) -> JobProfiled:
+    modules = TimeModules(
+        data=data,
+        forward_s=1.0,
+        backward_s=1.0,
+        update_s=1.0,
+        parameters=1.0,
+        pattern=1,
+        iterations=30,
+    )
+    return JobProfiled(at=1.0, job_id=JOB, workload=workload, modules={GpuType("v100"): modules}, known=False)
 
 
 # ---- executions
@@ -135,22 +149,27 @@ def test_executions_of_a_workload_are_numbered() -> None:
     assert [execution.number for execution in executions_of([*whole_life(), *second])] == [1, 2]
 
 
+def test_of_too_many_workloads_those_that_ran_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.domain.accuracy.WORKLOADS_REMEMBERED", 2)
+    known = Executions()
+    for number, model in enumerate(("a", "b", "a", "c")):
+        workload, place = Workload(model=model, dataset="d", batch_size=1), f"pl-{number}"
+        start = start_ordered(place=place)
+        for fact in [
+            with_modules(workload, DataMode(probability=1.0, mean_s=0.1, std_s=0.0)),
+            plan(placement(place=place)),
+            msgspec.structs.replace(start, spec=msgspec.structs.replace(start.spec, workload=workload)),
+            gang_formed(place=place),
+            worker_stopped(place=place, at=50),
+        ]:
+            fold(known, fact)
+    assert [name[0] for name in known.numbers] == [name[0] for name in known.unstable] == ["a", "c"]
+    assert list(known.numbers.values()) == [2, 1]
+
+
 def test_a_loader_with_two_components_is_unstable() -> None:
     mode = DataMode(probability=0.5, mean_s=0.1, std_s=0.0)
-    modules = TimeModules(
-        data=(mode, mode),
-        forward_s=1.0,
-        backward_s=1.0,
-        update_s=1.0,
-        parameters=1.0,
-        pattern=1,
-        iterations=30,
-    )
-    workload = submitted().spec.workload
-    profiled = JobProfiled(
-        at=1.0, job_id=JOB, workload=workload, modules={GpuType("v100"): modules}, known=False
-    )
-    assert one(profiled, *whole_life()).unstable
+    assert one(with_modules(submitted().spec.workload, mode, mode), *whole_life()).unstable
     assert not one(*whole_life()).unstable
 
 
