@@ -331,8 +331,9 @@ def _foreign_field(asked: Submit) -> Problem | None:
 
 def _reply_to_repeat(asked: Submit, known: KeyedJob) -> Message:
     """The reply for a repeated key: the job submitted with it before, or a problem if the jobs differ."""
+    user = asked.job.user or asked.caller.user
     try:
-        same = digest_of(job_spec(asked.job)) == known.digest
+        same = known.user in (None, user) and digest_of(job_spec(asked.job)) == known.digest
     except InvalidJob:
         same = False
     if same:

@@ -38,6 +38,8 @@ class KeyedJob(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId
     digest: bytes
     """`digest_of` the spec that was submitted with the key"""
+    user: str | None = None
+    """the job's user; None: it was submitted under a version that did not keep this"""
 
 
 class AdmissionState(msgspec.Struct):
@@ -66,7 +68,7 @@ def own_key(key: str, by: str) -> str:
 
 
 def keyed(fact: JobSubmitted) -> KeyedJob:
-    return KeyedJob(fact.job_id, digest_of(fact.spec))
+    return KeyedJob(fact.job_id, digest_of(fact.spec), fact.spec.user)
 
 
 def digest_of(spec: JobSpec) -> bytes:

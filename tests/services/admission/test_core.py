@@ -148,7 +148,13 @@ def test_the_same_key_is_the_same_job_while_the_first_is_in_flight() -> None:
     assert {fact.event_id for fact in driver.published} == {"job.submitted/train-1"}
 
 
-OTHERS: list[dict[str, Any]] = [{"name": "other"}, {"gpus": 3}, {"samples": 2e6}, {"samples": None}]
+OTHERS: list[dict[str, Any]] = [
+    {"name": "other"},
+    {"gpus": 3},
+    {"samples": 2e6},
+    {"samples": None},
+    {"user": "bob"},
+]
 
 
 @pytest.mark.parametrize("other", OTHERS)

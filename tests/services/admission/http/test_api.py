@@ -329,7 +329,8 @@ async def test_the_stream_of_facts_carries_the_clusters_clock() -> None:
 async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
     async with serving() as api:
         assert (await api.submit("k", user="ada"))["created"]
-        assert not (await api.submit("k", user="bob"))["created"]
+        assert not (await api.submit("k", user="ada"))["created"]
+        assert (await api.submit("k", user="bob"))["status"] == 422
         assert (await api.body("GET", "/v1/jobs/train-1"))["spec"]["user"] == "ada"
 
 
