@@ -40,6 +40,8 @@ OUTCOMES: dict[type[LastReport], Outcome] = {
     NotStarted: Outcome.REFUSED,
 }
 """outcomes of workers that train; a worker that measures ends as `COMPLETED` once it was started"""
+PATHS_ALIKE = 0.9
+"""slowest network of a gang / a node's own, from which on it exchanges as fast as among its like"""
 
 
 def effects_of(worker: Worker, report: Report, now: float) -> Effects:
@@ -199,7 +201,9 @@ def _pace_in_common(order: StartOrdered, report: Observed) -> dict[NodeId, float
 def _own_paces(order: StartOrdered, report: Observed) -> dict[NodeId, float | None]:
     """samples/s of one GPU, by node, without the time that it waits longer than the node that waits least.
 
-    Empty if the waiting of some node is not known: it could be the slowest node, for which all others wait.
+    Nodes on a faster network than another's are left out: all exchange over the slowest path, which says
+    nothing of an exchange among their like. Empty if the waiting of some node is not known: it could be the
+    slowest node, for which all others wait.
     """
     waits = {
         node_id: plain_sum(waits) / len(waits) for node_id, waits in report.stretch.wait_s.items() if waits
@@ -207,7 +211,11 @@ def _own_paces(order: StartOrdered, report: Observed) -> dict[NodeId, float | No
     if len(waits) < len(order.nodes):
         return {}
     least_s, batch_size = min(waits.values()), order.spec.workload.batch_size
+    slowest = min(node.network_bandwidth for node in order.nodes)
     return {
-        node_id: gangs.pace(order.gang, report.stretch.throughput, batch_size, wait_s - least_s)
-        for node_id, wait_s in waits.items()
+        node.node_id: gangs.pace(
+            order.gang, report.stretch.throughput, batch_size, waits[node.node_id] - least_s
+        )
+        for node in order.nodes
+        if slowest >= PATHS_ALIKE * node.network_bandwidth
     }

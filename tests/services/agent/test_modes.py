@@ -90,6 +90,11 @@ def test_waiting_that_even_the_slowest_gpu_has_is_not_subtracted() -> None:
     assert seen[THERE].throughput == 32.0
 
 
+def test_a_node_that_exchanges_over_a_slower_path_than_its_own_is_not_observed() -> None:
+    far = msgspec.structs.replace(OTHER_TYPE, network_bandwidth=0.5 * OTHER_TYPE.network_bandwidth)
+    assert list(mixed({HERE: (0.0,), THERE: (0.0,)}, far)) == [THERE]
+
+
 @pytest.mark.parametrize("slow", [OTHER_TYPE, OTHER_SERVER])
 def test_waiting_for_an_unlike_node_is_not_reported_as_loading(slow: Node) -> None:
     seen = mixed({HERE: (0.5, 0.7), THERE: (0.0, 0.0)}, slow)
