@@ -198,7 +198,7 @@ class ProfilingAdded(Event, frozen=True, kw_only=True, tag="round.profiling-adde
 
     round: WholeNumber
     number: WholeNumber
-    """how many such facts came before this one in the round"""
+    """how many such facts came before this one, in whatever round"""
     runs: tuple[ProfileRun, ...]
 
 

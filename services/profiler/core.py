@@ -98,7 +98,7 @@ class Profiler:
         self._opened, self._opened_at = -1, 0.0
         """number of the last round that this life opened, and when"""
         self._last_addition = -1
-        """number of the last `ProfilingAdded` that was published; −1: none in this round"""
+        """number of the last `ProfilingAdded` that this life published; −1: none"""
         self._look_at = inf
         """when to look for idle GPUs"""
         self._given_up: set[PlacementId] = set()

@@ -69,7 +69,7 @@ class State(msgspec.Struct, kw_only=True):
     opened_at: float | None = None
     """when it was opened; None: that was not kept, or there is none"""
     additions: int = 0
-    """how often runs were added within a round"""
+    """how often runs were added within a round, in all rounds: the number of the next `ProfilingAdded`"""
     jobs: dict[JobId, KnownJob] = {}
     """not profiled yet, in the order of submission"""
     profiled: dict[JobId, KnownJob] = {}
