@@ -9,7 +9,10 @@ nodes the number compared is that of the node with the fewest GPUs, whose card i
 measured with a ring of M GPUs on two nodes. A ring of N GPUs takes N − 1 steps where that one took M − 1,
 each of an N-th of the bytes (Patarasuk and Yuan 2009; docs/adr/0047):
 
-    T_c = latency · (N − 1) / (M − 1) + bytes / B · ((N − 1) / N) / ((M − 1) / M)
+    T_c = latency + step · (N − M) + bytes / B · ((N − 1) / N) / ((M − 1) / M)
+
+`step` is the latency of a step in the largest ring that was measured, of L GPUs: its latency / (L − 1). The
+latency of a small ring is mostly the noise of the fit, which a multiple of it would multiply.
 """
 
 from collections.abc import Sequence
@@ -62,20 +65,24 @@ def exchange(
         line = known.get(row)
         if line is None:
             index, spread, least, every = row
-            path = _path([one for one in kinds[index] if one.distributed == spread], least)
-            line = known[row] = _line(path, every)
+            alike = [one for one in kinds[index] if one.distributed == spread]
+            line = known[row] = _line(_path(alike, least), every, alike)
         lines.append(line)
     latency_s, bandwidth = np.array(lines, dtype=np.float64).reshape(-1, 2).T
     return latency_s, bandwidth
 
 
-def _line(path: Path, gpus: int) -> tuple[float, float]:
-    """Latency and bandwidth of a ring of `gpus`; inside a node eq. 2 accounts for their number."""
+def _line(path: Path, gpus: int, alike: Sequence[Path]) -> tuple[float, float]:
+    """Latency and bandwidth of a ring of `gpus`; inside a node eq. 2 accounts for their number.
+
+    `alike`: all paths of the kind of node, between nodes or inside one as `path` is.
+    """
     if not path.distributed or path.gpus == ANY:
         return path.latency_s, path.bandwidth
-    measured = PAIR * path.gpus
-    steps = (gpus - 1) / (measured - 1)
-    return path.latency_s * steps, path.bandwidth / steps * gpus / measured
+    measured, largest = PAIR * path.gpus, max(alike, key=lambda one: one.gpus)
+    step_s = largest.latency_s / (PAIR * largest.gpus - 1)
+    latency_s = max(path.latency_s + step_s * (gpus - measured), 0.0)
+    return latency_s, path.bandwidth * ((measured - 1) / measured) / ((gpus - 1) / gpus)
 
 
 def _path(paths: Sequence[Path], gpus: int) -> Path:

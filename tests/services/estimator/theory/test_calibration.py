@@ -161,9 +161,11 @@ def test_a_gang_takes_the_path_nearest_to_its_own_size() -> None:
 
 
 def test_over_several_nodes_the_node_with_the_fewest_gpus_decides_and_a_ring_takes_a_step_a_gpu() -> None:
-    """Path of M = 2 · fewest GPUs: latency · (N − 1) / (M − 1), 1 / B · ((N − 1) / N) / ((M − 1) / M)."""
+    """Path of M = 2 · fewest GPUs: a microsecond a step beyond it, 1 / B · ((N − 1) / N) / ((M − 1) / M)."""
+    latencies_s = {1: 9e-6, 4: 1e-6, 8: 15e-6}
     paths = tuple(
-        Path(distributed=True, gpus=gpus, latency_s=1e-6, bandwidth=gpus * GIGA) for gpus in (1, 4, 8)
+        Path(distributed=True, gpus=gpus, latency_s=latency_s, bandwidth=gpus * GIGA)
+        for gpus, latency_s in latencies_s.items()
     )
     measured = Bandwidth(link=None, network=GIGA, at=0.0, measurements=3, error=0.0, paths=paths)
     latency_s, bandwidth = exchange(
@@ -173,9 +175,22 @@ def test_over_several_nodes_the_node_with_the_fewest_gpus_decides_and_a_ring_tak
         fewest=np.array([4, 1, 4, 8]),
         gpus=np.array([8, 9, 16, 64]),
     )
-    assert latency_s.tolist() == pytest.approx([1e-6, 8e-6, 15 / 7 * 1e-6, 63 / 15 * 1e-6])
+    assert latency_s.tolist() == pytest.approx([1e-6, 16e-6, 9e-6, 63e-6])
     whole = [4, 1 * (1 / 2) / (8 / 9), 4 * (7 / 8) / (15 / 16), 8 * (15 / 16) / (63 / 64)]
     assert (bandwidth / GIGA).tolist() == pytest.approx(whole)
+
+
+def test_no_ring_smaller_than_the_measured_one_has_a_negative_latency() -> None:
+    paths = (
+        Path(distributed=True, gpus=4, latency_s=1e-6, bandwidth=GIGA),
+        Path(distributed=True, gpus=8, latency_s=15e-6, bandwidth=GIGA),
+    )
+    measured = Bandwidth(link=None, network=GIGA, at=0.0, measurements=2, error=0.0, paths=paths)
+    one = np.ones(1, dtype=np.int64)
+    latency_s, _ = exchange(
+        [paths_of(node(), measured)], 0 * one, one.astype(np.bool_), fewest=3 * one, gpus=6 * one
+    )
+    assert latency_s.tolist() == [0.0]
 
 
 def test_where_nothing_was_measured_or_to_the_letter_a_ring_is_as_equation_2_has_it() -> None:
