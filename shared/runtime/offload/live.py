@@ -70,8 +70,10 @@ class SpawnedProcess:
     async def warm(self) -> None:
         """Have a process ready; takes a second when there is none."""
         async with self._one_at_a_time:
-            with contextlib.suppress(OSError, EOFError):  # the next call raises it
+            try:
                 await self._ensure()
+            except (OSError, EOFError):
+                self.end()  # the next call begins another
 
     async def call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - the contract's
         async with self._one_at_a_time:
@@ -80,7 +82,7 @@ class SpawnedProcess:
     async def _call(self, request: Any, deadline_s: float) -> Any:  # noqa: ANN401 - as above
         try:
             await self._ensure()
-            reply = await asyncio.to_thread(self._exchange, request, deadline_s)
+            reply = await self._in_thread(self._exchange, request, deadline_s)
         except (EOFError, OSError, *UNREADABLE) as error:
             gone = isinstance(error, EOFError | ConnectionError)
             how = await asyncio.to_thread(_how_it_ended, self._process) if gone else str(error)
@@ -99,21 +101,42 @@ class SpawnedProcess:
             self._pipe.close()
         self._process = self._pipe = None
 
+    async def _in_thread(self, work: Callable[..., A], *arguments: object) -> A:
+        """What `work` returns, which may wait for the process. If that is cancelled, the process is ended.
+
+        Its late answer would otherwise be taken for that to the next request. The thread cannot be cancelled;
+        it ends once the process is gone, and only then is its pipe closed.
+        """
+        working = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            if self._process is not None:
+                self._process.kill()
+            await asyncio.gather(working, return_exceptions=True)
+            self.end()
+            raise
+
     async def _ensure(self) -> None:
         if self._process is None or not self._process.is_alive():
-            await asyncio.to_thread(self._start)
+            await self._in_thread(self._start)
+            await self._in_thread(self._until_ready)
 
     def _start(self) -> None:
         self.end()
         self._pipe, theirs = self._context.Pipe()
-        self._process = self._context.Process(
+        process = self._context.Process(
             target=_serve,
             args=(theirs, self._serve, self._arguments, self._memory_bytes),
             name=self._name,
             daemon=True,
         )
-        self._process.start()
+        process.start()
+        self._process = process
         theirs.close()
+
+    def _until_ready(self) -> None:
+        assert self._pipe is not None
         if not self._pipe.poll(START_REAL_S):
             raise TimeoutError(f"not up within {START_REAL_S:g} s")
         self._pipe.recv()

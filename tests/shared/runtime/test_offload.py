@@ -2,20 +2,26 @@
 
 import asyncio
 import atexit
+import multiprocessing
 import os
 import threading
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
-from shared.runtime.offload import INLINE, Crashed, LiveOffload, Offload
+from shared.runtime.offload import INLINE, Crashed, LiveOffload, Offload, live
 
 BOTH = pytest.mark.parametrize("offload", [INLINE, LiveOffload()], ids=["inline", "beside"])
 LIMIT_S = 60.0
 
 
 class Doubles:
-    """A server; `exit` ends its process, `eat` takes a gibibyte, `linger` fails with much to take down."""
+    """A server; `exit` ends its process, `eat` takes a gibibyte, `linger` fails with much to take down.
+
+    `hang` gets no answer.
+    """
 
     def __init__(self, start: int) -> None:
         self._done = start
@@ -30,6 +36,8 @@ class Doubles:
             bytearray(2**30)
         if request == "linger":
             atexit.register(time.sleep, 600.0)
+        if request == "hang":
+            time.sleep(600.0)
         assert isinstance(request, int)
         return 2 * request, self._done, os.getpid()
 
@@ -77,6 +85,42 @@ async def test_a_helper_process_that_ends_is_replaced() -> None:
         await helper.call("exit", LIMIT_S)
     assert (await helper.call(4, LIMIT_S))[0] == 8
     helper.end()
+
+
+async def test_after_a_call_that_was_cancelled_the_next_gets_its_own_answer() -> None:
+    helper = LiveOffload().process("test", Doubles, 0)
+    await helper.warm()
+    await cancelled(helper.call("hang", LIMIT_S))
+    assert (await helper.call(4, LIMIT_S))[0] == 8
+    helper.end()
+
+
+async def test_a_start_that_was_cancelled_leaves_no_process() -> None:
+    helper = LiveOffload().process("test", Doubles, 0)
+    await cancelled(helper.call(1, LIMIT_S))
+    assert multiprocessing.active_children() == []
+    assert (await helper.call(4, LIMIT_S))[0] == 8
+    helper.end()
+
+
+async def test_a_helper_process_that_was_not_ready_in_time_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    helper = LiveOffload().process("test", Doubles, 0)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(live, "START_REAL_S", 0.0)
+        await helper.warm()
+    assert (await helper.call(4, LIMIT_S))[0] == 8
+    helper.end()
+
+
+async def cancelled(call: Coroutine[Any, Any, object]) -> None:
+    """Begin a call, and cancel it as soon as it waits for its thread."""
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 @pytest.mark.parametrize(("asked", "code"), [("exit", 3), ("linger", 1)])
