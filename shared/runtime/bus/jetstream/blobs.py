@@ -8,6 +8,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import msgspec
 from nats.js import JetStreamContext
+from nats.js.api import RawStreamMsg
 from nats.js.errors import APIError, NotFoundError
 
 from schemas.subjects import SNAPSHOT_BUCKET
@@ -28,16 +29,37 @@ class _Meta(msgspec.Struct, frozen=True):
 
 
 async def read(js: JetStreamContext, name: str) -> bytes | None:
-    """The blob; None: there is none. Raises DamagedBlob, and what NATS raises."""
+    """The blob; None: there is none. Raises DamagedBlob, and what NATS raises.
+
+    A blob that is replaced loses its parts, so one that was replaced while it was read is read again.
+    """
+    found = await _described(js, name)
+    while found is not None:
+        try:
+            return await _content(js, name, found.data or b"")
+        except DamagedBlob:
+            newest = await _described(js, name)
+            if newest is not None and newest.seq == found.seq:
+                raise
+            found = newest
+    return None
+
+
+async def _described(js: JetStreamContext, name: str) -> RawStreamMsg | None:
+    """The message with the metadata of the blob; None: there is none."""
     subject = f"$O.{SNAPSHOT_BUCKET}.M.{urlsafe_b64encode(name.encode()).decode()}"
     try:
-        message = await js.get_last_msg(SNAPSHOT_STREAM, subject)
+        return await js.get_last_msg(SNAPSHOT_STREAM, subject)
     except NotFoundError:
         return None
     except APIError as error:
         raise _damaged(name, error) from error
+
+
+async def _content(js: JetStreamContext, name: str, description: bytes) -> bytes | None:
+    """What is described; None: it was deleted."""
     try:
-        meta = msgspec.json.decode(message.data or b"", type=_Meta)
+        meta = msgspec.json.decode(description, type=_Meta)
         wanted = urlsafe_b64decode(meta.digest.removeprefix(DIGEST))
     except ValueError as error:
         raise DamagedBlob(f"{name}: {error}") from None

@@ -1,8 +1,13 @@
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import pytest
+from nats.js import JetStreamContext
+from nats.js.api import RawStreamMsg
 
 from shared.runtime.bus.contract import Conflict, Unavailable
+from shared.runtime.bus.jetstream import blobs
 from tests.bus_nets import JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import cancelled, until
 
@@ -96,6 +101,29 @@ async def test_a_large_blob_comes_back_whole(net: Net) -> None:
 
 async def test_a_blob_that_was_never_saved_is_absent(net: Net) -> None:
     assert await (await net.client()).load("nobody") is None
+
+
+async def test_a_blob_that_is_replaced_while_it_is_read_is_read_again(live: JetStreamNet) -> None:
+    leader, follower = await live.client(), await live.client("follower")
+    await leader.save("planner", b"old")
+    replacing = Replacing(follower._connection.js, lambda: leader.save("planner", b"new"))
+    assert await blobs.read(cast(JetStreamContext, replacing), "planner") == b"new"
+
+
+class Replacing:
+    """JetStream, with the blob replaced between the first look at what it is and the reading of its parts."""
+
+    def __init__(self, js: JetStreamContext, replace: Callable[[], Awaitable[None]]) -> None:
+        self.get_msg = js.get_msg
+        self._get_last_msg = js.get_last_msg
+        self._replace: Callable[[], Awaitable[None]] | None = replace
+
+    async def get_last_msg(self, stream: str, subject: str) -> RawStreamMsg:
+        found = await self._get_last_msg(stream, subject)
+        replace, self._replace = self._replace, None
+        if replace is not None:
+            await replace()
+        return found
 
 
 async def test_state_survives_a_killed_server(live: JetStreamNet, nats: LiveNats) -> None:
