@@ -69,6 +69,19 @@ class PatchedClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    async def publish(
+        self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Forget a request that cannot be sent: the library waits for its answer without end.
+
+        A service that is cut off makes some ten a second, and its memory would grow by each.
+        """
+        try:
+            await super().publish(subject, payload, reply, headers)
+        except BaseException:
+            self._resp_map.pop(reply.rpartition(".")[2], None)
+            raise
+
     async def _send_publish(
         self, subject: str, reply: str, payload: bytes, payload_size: int, headers: dict[str, Any] | None
     ) -> None:

@@ -13,6 +13,7 @@ from nats.errors import MaxPayloadError
 from schemas.base import Message, Question
 from schemas.questions import Refused
 from schemas.settings import Settings
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
@@ -50,6 +51,20 @@ async def test_a_flush_that_is_cancelled_leaves_the_connection_working(live: Jet
         assert flushing.cancelled()
     assert await bus.last_seq() == 0
     assert bus.counts.reconnects == 0
+
+
+async def test_requests_that_cannot_be_sent_leave_nothing_behind(live: JetStreamNet, nats: LiveNats) -> None:
+    """A service that was cut off kept each: its memory grew until the server was back, and did not shrink."""
+    bus = await live.client()
+    nats.kill()
+    await until(lambda: not bus.connected())
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await bus.last_seq()
+    assert not bus._connection.nats._resp_map
+    await nats.restart()
+    await until(bus.connected)
+    assert await bus.last_seq() == 0
 
 
 async def test_reconnecting_outlives_a_proxy_that_refuses_a_web_socket(
