@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from schemas.codec import Malformed
 from shared.runtime.bus.accounts import INBOXES
+from shared.runtime.bus.limits import QUESTION_MAX_BYTES
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -70,20 +71,31 @@ async def fetched(
 ) -> bytes:
     """The data of a message, fetched by `ask` where its headers announce it in parts.
 
-    `within`: the subject below which the sender may offer parts. Raises Malformed, and what `ask` raises.
+    `within`: the subject below which the sender may offer parts. Raises Malformed, and what `ask` raises;
+    then no further part is asked for.
     """
     announced = (headers or {}).get(HEADER)
     if announced is None:
         return data
-    subject, parts = _address(announced, within)
-    slots = asyncio.Semaphore(PARTS_AT_ONCE)
+    subject, count = _address(announced, within)
+    slots, size = asyncio.Semaphore(PARTS_AT_ONCE), 0
 
     async def part(index: int) -> bytes:
+        nonlocal size
         async with slots:
+            if size > QUESTION_MAX_BYTES:
+                raise Malformed(f"a large message of more than {QUESTION_MAX_BYTES} bytes")
             reply = await ask(subject, str(index).encode())
-            return bytes(reply.data)
+            size += len(reply.data)
+        return bytes(reply.data)
 
-    return b"".join(await asyncio.gather(*(part(index) for index in range(parts))))
+    parts = [asyncio.create_task(part(index)) for index in range(count)]
+    try:
+        return b"".join(await asyncio.gather(*parts))
+    finally:
+        for each in parts:
+            each.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
 
 
 def _address(announced: str, within: str) -> tuple[str, int]:
