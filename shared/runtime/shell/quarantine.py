@@ -5,7 +5,7 @@ replay. A service never passes over a fact that it published itself: it would no
 like again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 import structlog
@@ -58,9 +58,14 @@ async def release(state: State, service: str, seq: int) -> bool:
     return True
 
 
-async def forget_released(state: State, service: str) -> None:
-    """Remove released facts, which a replay has handled. Raises Unavailable."""
-    await _change(state, service, lambda known: msgspec.structs.replace(known, released=()))
+async def forget_released(state: State, service: str, seqs: Collection[int]) -> None:
+    """Remove these released facts, which a replay has handled. Raises Unavailable."""
+
+    def rest(known: Quarantine) -> Quarantine:
+        left = tuple([seq for seq in known.released if seq not in seqs])
+        return msgspec.structs.replace(known, released=left)
+
+    await _change(state, service, rest)
 
 
 def _without(known: Quarantine, seq: int) -> Quarantine:

@@ -87,6 +87,8 @@ class Shell:
         self._needs_all = not (settings.allow_lost_facts or is_agent(service.name))
         self._without_snapshot = ""
         """why it replays the log from its beginning; empty: it began with a snapshot"""
+        self._released: tuple[int, ...] = ()
+        """facts that were released before it began, and that it has handled in their place"""
         self._cursor = 0
         self._cursor_at = 0.0
         """cluster time of the last attempt to move it"""
@@ -155,6 +157,8 @@ class Shell:
     async def _begin(self, facts: AsyncIterator[Batch]) -> None:
         """Do what the last life left undone, then accept all kinds of messages."""
         await self._perform(self._core.resume(self._clock.now()))
+        if self._released:
+            await self._until_available(self._keep_released)
         self._group.create_task(self._read(facts))
         if self._service.samples:
             self._group.create_task(self._listen())
@@ -166,6 +170,14 @@ class Shell:
         log.info(
             "service ready", service=self._service.name, seq=self._handling.seq, replay_s=self.counts.replay_s
         )
+
+    async def _keep_released(self) -> None:
+        """Save a snapshot with the effects of released facts: the one before it is without them.
+
+        Until then later lives, and other instances, have to replay the log for them.
+        """
+        await self._save_snapshot()
+        await forget_released(self._bus, self._service.name, self._released)
 
     async def _record_death(self, deaths: BaseExceptionGroup[FatalFact]) -> None:
         """Record the fact on which the service failed, if the bus is reachable."""
@@ -182,6 +194,7 @@ class Shell:
         self._cursor = await self._until_available(self._stored_cursor)
         known = await self._until_available(lambda: quarantine_of(self._bus, self._service.name))
         self._handling.passed_over = frozenset([one.seq for one in known.deaths if one.passed_over])
+        self._released = known.released
         if known.released:
             log.info(
                 "replaying for facts that were released", service=self._service.name, seqs=known.released
@@ -203,8 +216,6 @@ class Shell:
                 facts = _chained(Batch(beyond, batch.last), stored)
                 self._read_to = beyond[0].seq - 1
                 break
-        if known.released:
-            await forget_released(self._bus, self._service.name)
         self.counts.replay_s = time.perf_counter() - began
         return facts
 

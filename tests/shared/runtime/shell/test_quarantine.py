@@ -16,7 +16,7 @@ from shared.domain.core import Effects, Input
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Ports
-from shared.runtime.shell.quarantine import FatalFact, quarantine_of, release
+from shared.runtime.shell.quarantine import FatalFact, forget_released, quarantine_of, release
 from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
 from tests.shared.runtime.shell.stages import NAME, Restorer, Set, drained
@@ -37,13 +37,17 @@ class Frail(Restorer):
 
 
 async def life(
-    bus: MemoryBus, core: Restorer, snapshot_every: int = 1_000, own: tuple[type[Event], ...] = ()
+    bus: MemoryBus,
+    core: Restorer,
+    snapshot_every: int = 1_000,
+    own: tuple[type[Event], ...] = (),
+    for_s: float = 120.0,
 ) -> BaseException | None:
-    """A life of two minutes at most; the error by which it ended, if any."""
+    """A life of two minutes, or so long; the error by which it ended before, if any."""
     ports = Ports(bus=bus.client(NAME), clock=LoopClock())
     service = msgspec.structs.replace(Set().service(core, ports), own_facts=own)
     task = asyncio.create_task(Shell(service, ports, Settings(snapshot_every=snapshot_every)).run())
-    await asyncio.wait({task}, timeout=120.0)
+    await asyncio.wait({task}, timeout=for_s)
     if task.done():
         return task.exception()
     task.cancel()
@@ -113,6 +117,32 @@ def test_a_released_fact_is_handled_in_its_place(snapshot_every: int) -> None:
         assert core.state.drained == ["a", "bad", "b"]
         assert sorted(core.state.restored) == ["a", "b", "bad"]
         assert await quarantine_of(bus, NAME) == Quarantine()
+
+    run(story)
+
+
+def test_a_released_fact_stays_handled_after_a_short_life() -> None:
+    """Nothing came in that life after which it would have saved a snapshot."""
+
+    async def story() -> None:
+        bus = await planted()
+        for _ in range(3):
+            await life(bus, Frail(), snapshot_every=1)
+        await release(bus, NAME, 2)
+        await life(bus, Restorer(), for_s=1.0)
+        core = Restorer()
+        await life(bus, core)
+        assert core.state.drained == ["a", "bad", "b"]
+
+    run(story)
+
+
+def test_a_fact_that_is_released_while_others_are_replayed_stays_released() -> None:
+    async def story() -> None:
+        bus = MemoryBus(LoopClock())
+        await bus.put(key_of(NAME), msgspec.json.encode(Quarantine(released=(2, 9))))
+        await forget_released(bus, NAME, (2,))
+        assert (await quarantine_of(bus, NAME)).released == (9,)
 
     run(story)
 
