@@ -1,10 +1,12 @@
-"""Reads blobs of the object store message by message, so that damage is found at once.
+"""Reads and writes blobs of the object store message by message, in the form of all NATS clients.
 
-Where parts are missing, the NATS client's own `get` waits for the last one for ever.
+Where parts are missing, the NATS client's own `get` waits for the last one for ever. Where its `put` is
+cancelled or its process killed, the parts that are written stay for good, since nothing names them.
 """
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from datetime import UTC, datetime
 
 import msgspec
 from nats.js import JetStreamContext
@@ -17,15 +19,63 @@ from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 
 DIGEST = "SHA-256="
 SERVER_ERROR = 500
+PART_BYTES = 128 * 1024
+ROLLUP = {"Nats-Rollup": "sub"}
+"""header by which a message replaces all others of its subject"""
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The metadata of an object, in the form that all NATS clients write."""
 
+    name: str = ""
+    bucket: str = ""
     nuid: str = ""
+    """names the subject of its parts"""
     size: int = 0
+    chunks: int = 0
+    mtime: str = ""
     digest: str = ""
     deleted: bool = False
+
+
+async def write(js: JetStreamContext, name: str, writer: int, blob: bytes) -> None:
+    """Write a blob in the place of the one before it. Raises what NATS raises.
+
+    `writer`: a number that no other process which may write the blob has. Each writes its parts to two
+    subjects in turn, and first removes what a write that was cut off has left there.
+    """
+    before = await _nuid_of(js, name)
+    one, other = (f"{_encoded(name)}-{writer}-{turn}" for turn in range(2))
+    nuid = other if before == one else one
+    await _remove_parts(js, nuid)
+    starts = range(0, len(blob), PART_BYTES)
+    for at in starts:
+        await js.publish(_parts_subject(nuid), blob[at : at + PART_BYTES])
+    meta = _Meta(
+        name=name,
+        bucket=SNAPSHOT_BUCKET,
+        nuid=nuid,
+        size=len(blob),
+        chunks=len(starts),
+        mtime=datetime.now(UTC).isoformat(),
+        digest=DIGEST + urlsafe_b64encode(hashlib.sha256(blob).digest()).decode(),
+    )
+    await js.publish(_meta_subject(name), msgspec.json.encode(meta), headers=ROLLUP)
+    if before:
+        await _remove_parts(js, before)
+
+
+async def _nuid_of(js: JetStreamContext, name: str) -> str:
+    """Empty: there is no such blob, or what it consists of cannot be read."""
+    try:
+        found = await _described(js, name)
+        return msgspec.json.decode(found.data or b"", type=_Meta).nuid if found is not None else ""
+    except (DamagedBlob, ValueError):
+        return ""
+
+
+async def _remove_parts(js: JetStreamContext, nuid: str) -> None:
+    await js.purge_stream(SNAPSHOT_STREAM, subject=_parts_subject(nuid))
 
 
 async def read(js: JetStreamContext, name: str) -> bytes | None:
@@ -47,9 +97,8 @@ async def read(js: JetStreamContext, name: str) -> bytes | None:
 
 async def _described(js: JetStreamContext, name: str) -> RawStreamMsg | None:
     """The message with the metadata of the blob; None: there is none."""
-    subject = f"$O.{SNAPSHOT_BUCKET}.M.{urlsafe_b64encode(name.encode()).decode()}"
     try:
-        return await js.get_last_msg(SNAPSHOT_STREAM, subject)
+        return await js.get_last_msg(SNAPSHOT_STREAM, _meta_subject(name))
     except NotFoundError:
         return None
     except APIError as error:
@@ -72,7 +121,7 @@ async def _content(js: JetStreamContext, name: str, description: bytes) -> bytes
 
 
 async def _chunks(js: JetStreamContext, name: str, meta: _Meta) -> bytes:
-    data, seq, subject = bytearray(), 1, f"$O.{SNAPSHOT_BUCKET}.C.{meta.nuid}"
+    data, seq, subject = bytearray(), 1, _parts_subject(meta.nuid)
     while len(data) < meta.size:
         try:
             part = await js.get_msg(SNAPSHOT_STREAM, seq, subject, next=True)
@@ -84,6 +133,18 @@ async def _chunks(js: JetStreamContext, name: str, meta: _Meta) -> bytes:
         data += part.data or b""
         seq = part.seq + 1
     return bytes(data)
+
+
+def _encoded(name: str) -> str:
+    return urlsafe_b64encode(name.encode()).decode()
+
+
+def _meta_subject(name: str) -> str:
+    return f"$O.{SNAPSHOT_BUCKET}.M.{_encoded(name)}"
+
+
+def _parts_subject(nuid: str) -> str:
+    return f"$O.{SNAPSHOT_BUCKET}.C.{nuid}"
 
 
 def _damaged(name: str, error: APIError) -> DamagedBlob | APIError:

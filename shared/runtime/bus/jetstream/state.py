@@ -5,15 +5,14 @@ import math
 
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.errors import APIError
-from nats.js.object_store import ObjectStore
 
-from schemas.subjects import AGENT, SNAPSHOT_BUCKET, state_subject
+from schemas.subjects import AGENT, state_subject
 from shared.runtime.bus.contract import Conflict
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
 from shared.runtime.bus.jetstream.node_reads import asked_value, stored_value
-from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
+from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
 
 WRONG_REVISION = (WRONG_LAST_SEQUENCE, SEQUENCE_IN_DOUBT)
@@ -70,7 +69,7 @@ class JetStreamState:
             return
         with unavailable(f"save {name}"):
             async with asyncio.timeout(BLOB_TIMEOUT_S):
-                await self._blobs().put(name, blob)
+                await blobs.write(self._connection.js, name, self._connection.settings.instance, blob)
 
     async def load(self, name: str) -> bytes | None:
         if self._is_agents(name):
@@ -86,9 +85,6 @@ class JetStreamState:
         An agent may not write to the object store: who may purge its own object there may purge all.
         """
         return self._connection.credentials is not None and name.startswith(f"{AGENT}-")
-
-    def _blobs(self) -> ObjectStore:
-        return ObjectStore(name=SNAPSHOT_BUCKET, stream=SNAPSHOT_STREAM, js=self._connection.js)
 
 
 def _headers(expected: int | None, ttl_s: float | None) -> dict[str, str]:

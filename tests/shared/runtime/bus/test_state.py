@@ -6,8 +6,10 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg
 
+from schemas.subjects import SNAPSHOT_BUCKET
 from shared.runtime.bus.contract import Conflict, Unavailable
 from shared.runtime.bus.jetstream import blobs
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 from tests.bus_nets import JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import cancelled, until
 
@@ -108,6 +110,43 @@ async def test_a_blob_that_is_replaced_while_it_is_read_is_read_again(live: JetS
     await leader.save("planner", b"old")
     replacing = Replacing(follower._connection.js, lambda: leader.save("planner", b"new"))
     assert await blobs.read(cast(JetStreamContext, replacing), "planner") == b"new"
+
+
+async def test_a_save_that_is_cut_off_leaves_nothing_after_the_next(live: JetStreamNet) -> None:
+    """Each left its parts for good: a service that is killed often filled the disk."""
+    bus = await live.client()
+    js, blob = bus._connection.js, bytes(4 * blobs.PART_BYTES)
+    await bus.save("planner", blob)
+    whole = (await bus.extent(SNAPSHOT_STREAM)).bytes
+    for _ in range(3):
+        with pytest.raises(asyncio.CancelledError):
+            await blobs.write(cast(JetStreamContext, CutOff(js)), "planner", 1, blob)
+        assert await bus.load("planner") == blob
+    await bus.save("planner", blob)
+    assert (await bus.extent(SNAPSHOT_STREAM)).bytes == whole
+    assert await bus.load("planner") == blob
+
+
+async def test_the_ordinary_tools_read_a_blob(live: JetStreamNet) -> None:
+    bus = await live.client()
+    await bus.save("planner", b"state")
+    store = await bus._connection.js.object_store(SNAPSHOT_BUCKET)
+    assert (await store.get("planner")).data == b"state"
+
+
+class CutOff:
+    """JetStream, with a task that is cancelled after two messages."""
+
+    def __init__(self, js: JetStreamContext) -> None:
+        self.get_last_msg, self.purge_stream = js.get_last_msg, js.purge_stream
+        self._publish = js.publish
+        self._left = 2
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        if not self._left:
+            raise asyncio.CancelledError
+        self._left -= 1
+        await self._publish(subject, data)
 
 
 class Replacing:
