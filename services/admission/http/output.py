@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
+from schemas.codec import Malformed
 from schemas.ids import JobId, NodeId
 from schemas.output import OutputLine, OutputPage
 from schemas.questions import ReadOutput, Refused
@@ -78,6 +79,8 @@ class Reader:
                 reply = await self._bus.ask(question, self._limit_real_s)
         except (Unavailable, TimeoutError) as error:
             return self._problem(node, f"the agent of {node} does not answer: {error}"), False
+        except Malformed as error:
+            return self._problem(node, f"the answer of the agent of {node} cannot be read: {error}"), False
         if not isinstance(reply, OutputPage):
             wrong = f"the agent of {node} gave an answer of the wrong kind"
             reason = reply.reason if isinstance(reply, Refused) else wrong

@@ -105,6 +105,19 @@ async def test_an_agent_that_keeps_no_output_is_reported() -> None:
         assert await lines(api) == [{"node": "a", "problem": "kept nowhere"}]
 
 
+class Rogue(Agent):
+    async def answer(self, question: Question) -> Message:  # noqa: ARG002 - the name is the contract's
+        return OutputPage(ranks=("what the agent of no version says",))  # type: ignore[arg-type]
+
+
+async def test_an_answer_that_cannot_be_read_is_reported_and_the_others_are_shown() -> None:
+    async with job_on(Rogue("a"), Agent("b", r0=[(1.0, "one")])) as api:
+        problem, line = await lines(api)
+        assert problem["node"] == "a"
+        assert problem["problem"].startswith("the answer of the agent of a cannot be read: ")
+        assert line["text"] == "one"
+
+
 @pytest.mark.parametrize("leads", [True, False])
 async def test_a_follower_gets_each_line_once_until_the_end(
     monkeypatch: pytest.MonkeyPatch, *, leads: bool
