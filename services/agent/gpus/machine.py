@@ -7,6 +7,7 @@ that uses CUDA: the others are somebody else's.
 import os
 import socket
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -128,12 +129,21 @@ def visible_of(devices: Sequence[Device], named: str) -> tuple[Device, ...]:
     An entry is an index or the beginning of a UUID. As in CUDA, the first that names no GPU ends the list.
     """
     chosen = list[Device]()
-    for entry in map(str.strip, named.split(",")):
+    for entry in _entries(named):
         meant = [device for device in devices if _named(device, entry)]
         if len(meant) != 1:
             break
         chosen += meant
     return tuple(device for device in devices if device in chosen)
+
+
+def _entries(named: str) -> list[str]:
+    return [entry.strip() for entry in named.split(",")]
+
+
+def _may_be_a_gpu(entry: str) -> bool:
+    """Whether an entry could name a GPU, as far as that can be said without the driver: -1 names none."""
+    return entry.isdecimal() or entry.startswith(("GPU-", "MIG-"))
 
 
 def _named(device: Device, entry: str) -> bool:
@@ -170,7 +180,7 @@ def _of_count(file: NodeFile, devices: Sequence[Device] | None, why_not: str) ->
     asked = f"{file.gpus} GPUs of {file.gpu_type} are asked for"
     if devices is None:
         named = os.environ.get(VISIBLE)
-        entries = () if named is None else tuple(entry.strip() for entry in named.split(","))
+        entries = () if named is None else tuple(takewhile(_may_be_a_gpu, _entries(named)))
         if named is not None and file.gpus > len(entries):
             raise UnfitMachine(f"{asked}, and {VISIBLE}={named} names {len(entries)}")
         return Machine(file=file, unchecked=entries[: file.gpus])

@@ -204,6 +204,10 @@ def test_without_a_driver_cuda_still_limits_the_gpus(
         UnfitMachine, match="3 GPUs of v100 are asked for, and CUDA_VISIBLE_DEVICES=3,5 names 2"
     ):
         machine(gpus="v100:3")
+    for none in ("", "-1,0", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        with pytest.raises(UnfitMachine, match=f"CUDA_VISIBLE_DEVICES={none} names 0"):
+            machine(gpus="v100:1")
 
 
 def test_a_number_of_gpus_is_not_taken_on_trust_from_a_driver_that_has_none(driver_of: DriverOf) -> None:
