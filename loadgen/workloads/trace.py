@@ -40,7 +40,7 @@ AT_MOST: Mapping[str, tuple[float, str]] = {
     "duration_s": (1e9, "seconds of running"),
     "samples": (SAMPLES_MAX, "samples"),
 }
-"""the largest figures of a job, and of what"""
+"""by field of a job: the largest value, and what it counts"""
 USER_AT_MOST = 100
 """most letters of a user's name"""
 BY_COLUMNS = "columns"
@@ -64,9 +64,9 @@ class Trace(msgspec.Struct, frozen=True):
 
 def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None = None) -> Trace:
     """Raises MalformedRow, and InvalidFile for a file that cannot be read or is of no known format."""
-    if Path(path).exists() and not Path(path).is_file():
-        raise InvalidFile(path, None, None, "is no regular file: a trace is read more than once")
     try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise InvalidFile(path, None, None, "is no regular file: a trace is read more than once")
         with Path(path).open(encoding="utf-8-sig", newline="") as lines:
             if columns is None:
                 kind = kind or _format(lines.readline(), path)

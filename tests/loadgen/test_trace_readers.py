@@ -357,6 +357,11 @@ def test_a_fault_in_a_column_is_named_with_line_and_column(
     assert (refused.value.line, refused.value.field, refused.value.reason) == (line, column, reason)
 
 
+def test_a_path_that_no_file_can_have_is_refused_as_such() -> None:
+    with pytest.raises(InvalidFile, match="File name too long"):
+        read_trace("x" * 300)
+
+
 def test_times_that_a_unit_makes_infinite_are_refused(tmp_path: Path) -> None:
     rows = OURS + "1e308,1,2,,\n1.1e308,1,2,,\n"
     with pytest.raises(MalformedRow, match="planted:2: arrives more than"):
