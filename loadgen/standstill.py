@@ -3,9 +3,9 @@
 from shared.domain.ledger import Ledger
 
 STUCK_S = 24 * 3600.0
-"""jobs count as stuck after so much cluster time, at least, in which none ran and nothing happened to one"""
+"""least cluster time without a running job, or a fact about one, after which the jobs left count as stuck"""
 STUCK_ROUNDS = 3.0
-"""and after so many rounds, at least: a job may be measured in one, and be placed by the plan of the next"""
+"""least number of rounds for the same: a job may be measured in one round, and be placed in the next"""
 
 
 def stuck_after_s(round_s: float) -> float:

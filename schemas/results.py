@@ -28,7 +28,7 @@ class JobResult(Message, frozen=True, kw_only=True):
     age_s: float | None
     """expected running time without waiting"""
     jct_s: float | None
-    """from its submission to its completion; None if it ended otherwise, too"""
+    """from its submission to its completion; None unless it completed"""
     latency_ratio: float | None
     ftf_rho: float | None
     gpu_s: float

@@ -18,7 +18,7 @@ Seconds = Annotated[float, Meta(ge=1e-3, le=1e8)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 SEED_MOST = 10**18
-"""with room below 2^63 for the seeds after it"""
+"""the largest seed: those of further runs count on from it, and stay below 2^63"""
 Switching = Literal["default", "pipeswitch", "hare"]
 WorldStructure = Literal[
     "plain",

@@ -192,9 +192,9 @@ def _check_policies(name: Name, named: "Sequence[Contender]") -> None:
 
     if name in ONE_POLICY and len(named) > 1:
         raise Invalid(f"--policies: {name} runs one policy, and {len(named)} are named")
-    if name is Name.SCALABILITY and named[0].policy.partition("+")[0] != "hops":
-        raise Invalid(f"--policies: {name} solves the programs of hops, with options of hops at most")
     policy = parted(named[0].policy).name
+    if name is Name.SCALABILITY and policy != "hops":
+        raise Invalid(f"--policies: {name} solves the programs of hops, with options of hops at most")
     if name is Name.PRIORITIES and RULE not in options_kind(policy).__struct_fields__:
         raise Invalid(f"--policies: {name} compares values of the option {RULE}, which {policy} lacks")
 

@@ -41,7 +41,7 @@ OUTCOMES: dict[type[LastReport], Outcome] = {
 }
 """outcomes of workers that train; a worker that measures ends as `COMPLETED` once it was started"""
 PATHS_ALIKE = 0.9
-"""slowest network of a gang / a node's own, from which on it exchanges as fast as among its like"""
+"""least ratio of the bandwidth of a gang's slowest network to a node's own at which the node is observed"""
 
 
 def effects_of(worker: Worker, report: Report, now: float) -> Effects:

@@ -24,10 +24,10 @@ from shared.domain.states import JobState
 RIGID = "rigid_demand"
 """the option of policies that give a job one GPU count"""
 CUT_SHORT: Mapping[str, str] = {
-    JobState.REJECTED: "were rejected, since no GPU type can run them",
+    JobState.REJECTED: "were rejected",
     JobState.FAILED: "failed",
 }
-"""how jobs may end without being complete"""
+"""what happened to jobs that ended without being complete, by their state"""
 NOTES_SHOWN = 3
 """notes of an arm that are shown, the most frequent first"""
 

@@ -67,7 +67,7 @@ def _work(outcome: Simulated) -> float | None:
 
 
 def _lost(outcome: Simulated) -> float | None:
-    """Of the time from orders to start to ends, since a restore is before its job runs."""
+    """A share of the time from orders to start to the workers' ends: a job is restored before it runs."""
     time = outcome.gpu_time
     if time is None:
         return None

@@ -26,8 +26,8 @@ SIZES = (32e6, 128e6, 512e6, 1.5e9)
 REPEATS = 3
 NODES_PER_TYPE = 4
 """nodes that are measured of a type at most, the first by id of those that have enough GPUs"""
-INSIDE, BETWEEN = 2, 1
-"""GPUs, at least, of a node in a ring inside it, and in a ring over two nodes"""
+INSIDE_LEAST, BETWEEN_LEAST = 2, 1
+"""least GPUs that a node needs for a ring inside it, and for a ring over two nodes"""
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -39,8 +39,8 @@ class Timing(msgspec.Struct, frozen=True):
 
 def inside(nodes: Iterable[Node]) -> list[Ring]:
     """Rings inside one node: of 2, 4, 8 … GPUs and of all. A node with one GPU has none."""
-    chosen = [node for of_type in _by_type(nodes, least=INSIDE) for node in of_type]
-    return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, INSIDE)]
+    chosen = [node for of_type in _by_type(nodes, least=INSIDE_LEAST) for node in of_type]
+    return [Ring(members=((node, gpus),)) for node in chosen for gpus in _counts(node.gpus, INSIDE_LEAST)]
 
 
 def between(nodes: Iterable[Node], paired: Container[NodeId] = ()) -> list[Ring]:
@@ -50,13 +50,13 @@ def between(nodes: Iterable[Node], paired: Container[NodeId] = ()) -> list[Ring]
     """
     free = [
         [node for node in of_type if node.node_id not in paired]
-        for of_type in _by_type(nodes, least=BETWEEN, first=paired)
+        for of_type in _by_type(nodes, least=BETWEEN_LEAST, first=paired)
     ]
     pairs = [pair for of_type in free for pair in zip(of_type[::2], of_type[1::2], strict=False)]
     return [
         Ring(members=((a, gpus), (b, gpus)))
         for a, b in pairs
-        for gpus in _counts(min(a.gpus, b.gpus), BETWEEN)
+        for gpus in _counts(min(a.gpus, b.gpus), BETWEEN_LEAST)
     ]
 
 

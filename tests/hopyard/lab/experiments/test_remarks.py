@@ -94,6 +94,6 @@ def test_jobs_that_end_without_being_complete_are_counted() -> None:
     result = msgspec.structs.replace(one.outcome.result, job_results=ends)
     cut = Finished(one.case, msgspec.structs.replace(one.outcome, result=result))
     assert remarks_of([cut])["fifo"] == [
-        "1 of 3 jobs were rejected, since no GPU type can run them; figures are about the others",
+        "1 of 3 jobs were rejected; figures are about the others",
         "1 of 3 jobs failed; figures are about the others",
     ]
