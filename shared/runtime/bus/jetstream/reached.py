@@ -5,7 +5,7 @@ import asyncio
 from nats.js.errors import NotFoundError
 
 from schemas.codec import Malformed
-from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM, OF_NODES, facts_of
+from schemas.subjects import FACT_SUBJECTS, FACTS_STREAM, OF_NODES, facts_of, is_subject_of
 from shared.domain.invariants import read_fact
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 
@@ -16,7 +16,7 @@ OF_SERVICES = tuple(set(FACT_SUBJECTS) - set(facts_of(*OF_NODES)))
 async def reached(connection: Connection) -> float:
     """The latest cluster time of the newest facts that services published; 0: there are none.
 
-    Raises Unavailable.
+    What is no fact, or is on the subject of another, says nothing, as to every service. Raises Unavailable.
     """
     with unavailable("the time of the newest fact"):
         return max(await asyncio.gather(*(_newest_at(connection, subject) for subject in OF_SERVICES)))
@@ -28,4 +28,4 @@ async def _newest_at(connection: Connection, subject: str) -> float:
         fact = read_fact(newest.data or b"")
     except (NotFoundError, Malformed):
         return 0.0
-    return 0.0 if fact is None else fact.at
+    return fact.at if fact is not None and is_subject_of(fact, newest.subject or "") else 0.0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from schemas.codec import encode
 from schemas.events import PolicyChosen
 from shared.runtime.clock import ScaledClock
 from shared.runtime.process.clock_sync import TOLERATED_S, clock_troubles, correct_clock, go_on_from_newest
@@ -58,6 +59,15 @@ async def test_newest_facts_of_about_now_change_nothing(live: JetStreamNet, ahea
 async def test_an_agent_with_a_wrong_clock_moves_no_other(live: JetStreamNet) -> None:
     clock, bus = ScaledClock(), await live.client()
     await bus.publish([drained("n-1", clock.now() + 3600.0)])
+    await go_on_from_newest(clock, bus)
+    assert clock.ahead_s() == 0.0
+
+
+async def test_a_fact_on_the_subject_of_another_moves_no_clock(live: JetStreamNet) -> None:
+    """Services pass it over, so the time that it states is not the cluster's."""
+    clock, bus = ScaledClock(), await live.client()
+    misplaced = PolicyChosen(at=clock.now() + 3600.0, policy="fifo", by="test")
+    await live.store("hopyard.placement.n-1.refused", encode(misplaced))
     await go_on_from_newest(clock, bus)
     assert clock.ahead_s() == 0.0
 
