@@ -18,7 +18,7 @@ from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_install
 from hopyard.local.threads import ONE_THREAD
 from hopyard.show import streams
 from hopyard.show.terminal import complain, say
-from hopyard.stopping import BY_SIGNAL, STOPPED, runs_until
+from hopyard.stopping import BY_SIGNAL, STOPPED, end_at_once, runs_until
 from schemas.settings import Settings
 
 AS_JSON = "--json"
@@ -242,7 +242,7 @@ def _clean_up_when_stopped(signals: Iterable[signal.Signals]) -> None:
     A signal that is ignored, as under `nohup`, stays ignored.
     """
     for number in signals:
-        if signal.getsignal(number) is signal.SIG_DFL:
+        if signal.getsignal(number) in {signal.SIG_DFL, end_at_once}:
             signal.signal(number, _stopped)
 
 

@@ -69,6 +69,20 @@ def test_a_command_that_runs_until_it_is_stopped_ends_well(number: signal.Signal
     assert ended.stderr.endswith("stopped\n")
 
 
+def test_a_signal_just_before_the_command_line_takes_it_ends_in_a_line() -> None:
+    """While `cli.main` begins, and has not set its own handler."""
+    late = """
+import os, signal
+from hopyard import cli, start
+cli.main = lambda: os.kill(os.getpid(), signal.SIGTERM)
+start.main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", late], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "hopyard: interrupted\n")
+
+
 def test_with_json_requested_the_line_is_json() -> None:
     ended = stopped(0.02, *SIMULATE, "--json")
     assert ended.returncode == INTERRUPTED

@@ -49,3 +49,13 @@ def test_a_signal_that_meets_a_clean_up_neither_cuts_it_short_nor_hides_why_it_i
     with pytest.raises(Died, match="the planner"):
         run_until_stopped(dies())
     assert done == ["cleaned up"]
+
+
+def test_afterwards_signals_do_what_they_did_before() -> None:
+    """Or SIGTERM would cut short what a command does once its coroutine has ended."""
+
+    def kept(*_: object) -> None: ...
+
+    signal.signal(signal.SIGTERM, kept)
+    assert run_until_stopped(stopped_by(signal.SIGTERM)) is None
+    assert signal.getsignal(signal.SIGTERM) is kept
