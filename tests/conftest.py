@@ -150,6 +150,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """One look for garbage is enough at the end; pytest would take five, of seconds each in every worker."""
+    gc.collect()
+    gc.freeze()
+
+
 atexit.register(gc.unfreeze)
 """or the interpreter ends with it, and libraries say so; no sooner, or pytest looks for garbage in it all"""
 
