@@ -194,6 +194,12 @@ def test_rows_come_by_every_combination_of_keys() -> None:
     assert made.overall.executions == 3
 
 
+def test_rows_of_numbers_are_in_the_order_of_the_numbers() -> None:
+    numbered = [msgspec.structs.replace(ran(), number=number) for number in (10_000, 2, 9_999, 123)]
+    made = report(numbered, ("model", "number"))
+    assert [row.key[1] for row in made.rows] == ["0002", "0123", "9999", "10000"]
+
+
 def test_short_executions_may_be_left_out() -> None:
     assert worth_measuring([ran(seconds=59.0), ran(seconds=60.0)], 60.0) == [ran(seconds=60.0)]
 
