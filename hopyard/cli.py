@@ -31,7 +31,7 @@ LIBRARY_S_OWN = "Value error, "
 """before the message of an error that a parser of an option raised"""
 OF_FILES = frozenset(
     {
-        *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EIO),
+        *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO),
         *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     }
 )

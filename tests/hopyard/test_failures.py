@@ -124,6 +124,16 @@ def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Pa
     assert last.endswith(": not a directory")
 
 
+@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="no file system here lets nobody make a folder")
+def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard) -> None:
+    """Nor root, as in one that is immutable."""
+    ran = hopyard("compare", "--scenario", "tiny", "--policies", "fifo,sjf", "--out", "/sys/kernel/own")
+    assert (ran.code, ran.out) == (1, "")
+    where, _, why = ran.err.splitlines()[-1].rpartition(": ")
+    assert where == "hopyard: /sys/kernel/own"
+    assert why in {"operation not permitted", "permission denied"}
+
+
 @pytest.mark.parametrize(
     "command", ["up --data", "credentials", "demo --keep", "token create --user ada --file"]
 )
