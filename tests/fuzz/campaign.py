@@ -46,6 +46,8 @@ LEARN_EVERY_S = 2.0
 OPEN_JOBS = 4
 LAST_LETTERS = 30
 READY_LIMIT_S = 120.0
+AHEAD_MOST_S = 60.0
+"""real seconds by which cluster time may be ahead: a fact may be by ten, and what is concluded from it too"""
 MALFORMED = "hopyard_bus_malformed_total"
 
 
@@ -80,6 +82,7 @@ async def run_campaign(data: Path, campaign: Campaign) -> Outcome:
         nodes = sorted(view.node.node_id for view in (await client.nodes()).nodes)
         rogue = "" if campaign.lying else nodes[-1]
         storm = _Storm(stack, client, campaign, rogue)
+        began_at, began = (await client.status()).at, time.monotonic()
         await storm.rage(outcome)
         outcome.faults += await _unready(stack, rogue)
         outcome.dead, outcome.reasons = await _dead_letters(stack)
@@ -89,6 +92,9 @@ async def run_campaign(data: Path, campaign: Campaign) -> Outcome:
         await _reborn(stack, rogue, outcome)
         if rogue:
             await _look(client, storm, rogue, outcome)
+            ahead_s = ((await client.status()).at - began_at) / QUICK - (time.monotonic() - began)
+            if ahead_s > AHEAD_MOST_S:
+                outcome.faults.append(f"cluster time is {ahead_s:,.0f} s of the wall clock ahead")
     return outcome
 
 

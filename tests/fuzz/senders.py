@@ -62,7 +62,7 @@ WEIGHTS = {
     "snapshot": 3,
     "api": 3,
     "reply": 3,
-    "led": 0.1,
+    "led": 0.5,
 }
 GROUPS = (
     ("hopyard.service.", "led"),
