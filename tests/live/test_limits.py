@@ -142,7 +142,7 @@ async def test_followers_that_do_not_read_are_limited_and_cost_little(running: R
         for _, writer in connections:
             writer.close()
     got = Counter(head.split()[1] for head in heads)
-    assert 0 < got[b"200"] <= FOLLOWERS_MAX
+    assert got[b"200"] <= FOLLOWERS_MAX <= got[b"200"] + got[b"503"]
     assert got.keys() <= {b"200", b"429", b"503"}  # 503: NATS, still busy with the jobs, does not answer
     await answers(client)
     assert [line async for line in client.events(tail=1)]

@@ -5,7 +5,7 @@ import contextlib
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from typing import TypeVar
 
 import msgspec
@@ -329,66 +329,77 @@ class Api:
         wanted = _query(request, OutputQuery)
         job_id = _id(request, JobId, "job")
 
-        await self._job(job_id)  # an unknown job is refused before the first line
-        reader = Reader(
-            self._bus,
-            job_id,
-            rank=wanted.rank,
-            newest=wanted.newest,
-            limit_real_s=self._settings.ask_timeout_real_s,
-        )
+        with self._follower(follow=wanted.follow):
+            await self._job(job_id)  # an unknown job is refused before the first line
+            reader = Reader(
+                self._bus,
+                job_id,
+                rank=wanted.rank,
+                newest=wanted.newest,
+                limit_real_s=self._settings.ask_timeout_real_s,
+            )
 
-        async def write(response: web.StreamResponse) -> None:
-            async for lines in output_lines(
-                reader,
-                lambda: self._job(job_id),
-                wanted.newest,
-                follow=wanted.follow,
-                listening=lambda: self._listens(request),
-            ):
-                await response.write(encoded(lines))
+            async def write(response: web.StreamResponse) -> None:
+                async for lines in output_lines(
+                    reader,
+                    lambda: self._job(job_id),
+                    wanted.newest,
+                    follow=wanted.follow,
+                    listening=lambda: self._listens(request),
+                ):
+                    await response.write(encoded(lines))
 
-        return await self._streamed(request, write, follow=wanted.follow, endless=False)
+            return await self._streamed(request, write, endless=False)
 
     # ---- events
 
     async def list_events(self, request: web.Request) -> web.StreamResponse:
         wanted = _query(request, EventsQuery)
-        last = await self._bus.last_seq()
-        if wanted.after > last:  # a follower would wait, and miss all facts up to that one
-            raise Refusal(problems.invalid("$.after", f"the newest fact is {last}: this is not the same log"))
+        with self._follower(follow=wanted.follow):
+            last = await self._bus.last_seq()
+            if wanted.after > last:  # a follower would wait, and miss all facts up to that one
+                raise Refusal(
+                    problems.invalid("$.after", f"the newest fact is {last}: this is not the same log")
+                )
 
-        async def write(response: web.StreamResponse) -> None:
-            written = 0
-            async with contextlib.aclosing(self._events(request, wanted, last)) as found:
-                async for record in found:
-                    if not _asked_for(record, wanted):
-                        continue
-                    await response.write(line(record))
-                    written += 1
-                    if written == wanted.limit:
-                        return
+            async def write(response: web.StreamResponse) -> None:
+                written = 0
+                async with contextlib.aclosing(self._events(request, wanted, last)) as found:
+                    async for record in found:
+                        if not _asked_for(record, wanted):
+                            continue
+                        await response.write(line(record))
+                        written += 1
+                        if written == wanted.limit:
+                            return
 
-        return await self._streamed(request, write, follow=wanted.follow, endless=wanted.follow)
+            return await self._streamed(request, write, endless=wanted.follow)
+
+    @contextlib.contextmanager
+    def _follower(self, *, follow: bool) -> Iterator[None]:
+        """Count a follower until its response has ended, if the request asks to follow.
+
+        Raises Refusal while FOLLOWERS_MAX are counted; so a refused request costs NATS nothing.
+        """
+        if follow and self._followers >= FOLLOWERS_MAX:
+            reason = f"{FOLLOWERS_MAX} clients follow already, as many as may; try again later"
+            raise Refusal(problems.too_many(reason))
+        self._followers += follow
+        try:
+            yield
+        finally:
+            self._followers -= follow
 
     async def _streamed(
         self,
         request: web.Request,
         write: Callable[[web.StreamResponse], Awaitable[None]],
         *,
-        follow: bool,
         endless: bool,
     ) -> web.StreamResponse:
-        """A response of lines. With `follow`, at most FOLLOWERS_MAX are open at once. Raises Refusal.
-
-        One that is not `endless` ends with a problem where lines are missing.
-        """
-        if follow and self._followers >= FOLLOWERS_MAX:
-            reason = f"{FOLLOWERS_MAX} clients follow already, as many as may; try again later"
-            raise Refusal(problems.too_many(reason))
+        """A response of lines. One that is not `endless` ends with a problem where lines are missing."""
         headers = {"Content-Type": LINES, "X-Accel-Buffering": "no"} | self._time()
         response = TimedResponse(headers=headers)
-        self._followers += follow
         try:
             await response.prepare(request)
             try:
@@ -399,8 +410,6 @@ class Api:
         except ConnectionResetError:  # the client hung up, or does not read
             if request.transport is not None:
                 request.transport.abort()
-        finally:
-            self._followers -= follow
         return response
 
     def _listens(self, request: web.Request) -> bool:

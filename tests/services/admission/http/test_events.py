@@ -9,6 +9,7 @@ from aiohttp import ClientResponse
 
 from schemas.settings import Settings
 from services.admission.http.forwarding import Forwarding
+from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.memory import Faults, MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.service import Inbox
@@ -135,6 +136,19 @@ async def test_followers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as api, api.client.get("/v1/events?follow=true"):
         await api.call("GET", "/v1/events?follow=true", 429)
         assert await lines(api) == []
+
+
+async def test_a_follower_too_many_is_refused_before_nats_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds at once kept NATS busy, and some were told so in place of why they are refused."""
+    monkeypatch.setattr("services.admission.http.api.FOLLOWERS_MAX", 0)
+
+    async def away() -> int:
+        raise Unavailable("NATS does not answer")
+
+    async with serving() as api:
+        monkeypatch.setattr(api.bus, "last_seq", away)
+        await api.call("GET", "/v1/events?follow=true", 429)
+        await api.call("GET", "/v1/events", 503)
 
 
 async def test_a_batch_that_comes_twice_is_listed_once() -> None:
