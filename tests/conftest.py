@@ -151,7 +151,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """One look for garbage is enough at the end; pytest would take five, of seconds each in every worker."""
+    """At the end pytest looks for garbage five times, a second or more in each worker: once is enough."""
     gc.collect()
     gc.freeze()
 

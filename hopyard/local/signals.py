@@ -11,7 +11,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_until_stopped(main: Coroutine[Any, Any, T]) -> T | None:
-    """The coroutine's result, or None when a signal stopped it. Then signals do what they did before."""
+    """The coroutine's result, or None when a signal stopped it. Afterwards signals are handled as before."""
     before = {number: signal.getsignal(number) for number in STOPPING}
     try:
         return asyncio.run(_until_stopped(main))

@@ -274,13 +274,13 @@ def report(executions: Sequence[Execution], by: Sequence[str]) -> AccuracyReport
     groups: dict[tuple[str, ...], list[Execution]] = {}
     for one in executions:
         groups.setdefault(tuple(key(one) for key in keys), []).append(one)
-    in_order = sorted(groups.items(), key=lambda one: [_digits_by_size(part) for part in one[0]])
+    in_order = sorted(groups.items(), key=lambda one: [_sorted_by(part) for part in one[0]])
     rows = tuple(_row(key, group) for key, group in in_order)
     return AccuracyReport(by=tuple(by), rows=rows, overall=_row((), executions) if executions else None)
 
 
-def _digits_by_size(part: str) -> tuple[int, str]:
-    """A part of a key to sort by: numbers of one length, or padded to it, have their order as text."""
+def _sorted_by(part: str) -> tuple[int, str]:
+    """What a part of a key is sorted by: a number by its size, any other text as it is."""
     return (len(part) if part.isdecimal() else 0, part)
 
 

@@ -47,7 +47,7 @@ OPEN_JOBS = 4
 LAST_LETTERS = 30
 READY_LIMIT_S = 120.0
 AHEAD_MOST_S = 60.0
-"""real seconds by which cluster time may be ahead: a fact may be by ten, and what is concluded from it too"""
+"""real seconds by which cluster time may be ahead: services accept facts that are ten seconds ahead"""
 MALFORMED = "hopyard_bus_malformed_total"
 
 

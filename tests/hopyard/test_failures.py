@@ -124,9 +124,11 @@ def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Pa
     assert last.endswith(": not a directory")
 
 
-@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="no file system here lets nobody make a folder")
+@pytest.mark.skipif(
+    not Path("/sys/kernel").is_dir(), reason="needs Linux's /sys, where nobody may make a folder"
+)
 def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard) -> None:
-    """Nor root, as in one that is immutable."""
+    """Not even root, as in an immutable folder."""
     ran = hopyard("compare", "--scenario", "tiny", "--policies", "fifo,sjf", "--out", "/sys/kernel/own")
     assert (ran.code, ran.out) == (1, "")
     where, _, why = ran.err.splitlines()[-1].rpartition(": ")

@@ -16,7 +16,8 @@ OF_SERVICES = tuple(set(FACT_SUBJECTS) - set(facts_of(*OF_NODES)))
 async def reached(connection: Connection) -> float:
     """The latest cluster time of the newest facts that services published; 0: there are none.
 
-    What is no fact, or is on the subject of another, says nothing, as to every service. Raises Unavailable.
+    A message that is no fact, or is on another fact's subject, does not count: services pass it over, too.
+    Raises Unavailable.
     """
     with unavailable("the time of the newest fact"):
         return max(await asyncio.gather(*(_newest_at(connection, subject) for subject in OF_SERVICES)))
