@@ -139,7 +139,7 @@ async def test_followers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_follower_too_many_is_refused_before_nats_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds at once kept NATS busy, and some were told so in place of why they are refused."""
+    """Hundreds at once kept NATS busy, so that some got 503 in place of 429."""
     monkeypatch.setattr("services.admission.http.api.FOLLOWERS_MAX", 0)
 
     async def away() -> int:
