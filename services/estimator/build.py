@@ -79,11 +79,11 @@ def _store(settings: Settings, *, counts: bool) -> Store:
 
 def _workers(store: StoreWorkers, ports: Ports, lane: StoreLane) -> dict[type, Worker]:
     async def refine(task: Refine) -> None:
-        observations = await lane.do(store.running, task)
-        if observations:
-            reply = await ports.bus.ask(FitLoading(data_s=data_of(observations)), FIT_TIMEOUT_REAL_S)
+        seen = await lane.do(store.running, task)
+        if seen.latest:
+            reply = await ports.bus.ask(FitLoading(data_s=data_of(seen.latest)), FIT_TIMEOUT_REAL_S)
             if isinstance(reply, FittedLoading):
-                await lane.do(store.refine, task, reply.data, observations)
+                await lane.do(store.refine, task, reply.data, seen)
 
     async def measure(task: MeasurePaths) -> Answered:
         timings, left_out = await measured(ports.bus, ports.tasks, task.nodes)

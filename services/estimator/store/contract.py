@@ -23,7 +23,7 @@ from shared.domain import gangs
 from shared.domain.iteration import Column
 
 RUNNING = 64
-"""observations of a workload on a type from which its loading is refined"""
+"""observations of a workload on a type from which its loading is refined, and gangs from which its wait is"""
 
 
 WORKLOADS_IN_MEMORY = 5_000
@@ -107,6 +107,15 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """number of iterations that it was fitted to"""
     waits_s: tuple[float, ...] = ()
     """mean T_w as recorded, by component of `data`; empty: no gang has run"""
+
+
+class Running(NamedTuple):
+    """What loading is refined from: observations of a workload on a type, in the order in which they came."""
+
+    latest: Sequence[ThroughputObserved]
+    """the last with times of loading, at most `RUNNING`"""
+    gangs: Sequence[ThroughputObserved]
+    """the last that `shows_wait`, at most `RUNNING`, however many others have come since"""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,9 +214,7 @@ class Store(Protocol):
         """The theory layers that are known."""
         ...
 
-    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
-        """The last observations of a workload on a type that came, at most `RUNNING`, in their order."""
-        ...
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Running: ...
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         """Write a workload's refined loading."""
@@ -284,6 +291,11 @@ def usable(observation: ThroughputObserved) -> bool:
     """Whether a store can learn from it: neither pace nor time is 0, and its mode is observed."""
     possible = 0 < observation.throughput < math.inf and 0 < observation.seconds < math.inf
     return possible and gangs.observed(observation.gang)
+
+
+def shows_wait(observation: ThroughputObserved) -> bool:
+    """Whether it shows how long processes wait for each other: a process that is alone never waits."""
+    return observation.gang.gpus > 1 and bool(observation.wait_s)
 
 
 def table_of(observation: ThroughputObserved, *, counts: bool) -> tuple[bool, int]:

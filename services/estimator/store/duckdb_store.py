@@ -30,6 +30,7 @@ from services.estimator.store.contract import (
     Keys,
     Loading,
     Revision,
+    Running,
     ShapeMeans,
     StoreUnavailable,
     Theory,
@@ -156,10 +157,12 @@ class DuckDbStore:
             rows = file.execute("SELECT DISTINCT fingerprint FROM theory ORDER BY ALL").fetchall()
         return [fingerprint for (fingerprint,) in rows]
 
-    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Running:
         with self._file("read") as file:
-            rows = file.execute(_NEWEST, [fingerprint, gpu_type]).fetchall()
-            return tuple(observation_of(row) for row in reversed(rows))
+            latest, gangs = (
+                file.execute(newest, [fingerprint, gpu_type]).fetchall() for newest in (_LATEST, _GANGS)
+            )
+            return Running(*(tuple(map(observation_of, reversed(rows))) for rows in (latest, gangs)))
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         self._load([fingerprint])
@@ -356,10 +359,13 @@ def _insert(file: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Row]) ->
     file.unregister("batch")
 
 
-_NEWEST = f"""
-SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> '[]'
+_NEWEST = "SELECT * FROM observations WHERE fingerprint = ? AND gpu_type = ? AND data_s <> '[]'"
+_LATEST = f"{_NEWEST} ORDER BY rowid DESC LIMIT {RUNNING}"
+_GANGS = f"""
+{_NEWEST} AND wait_s <> '[]' AND (gpus_on_node > 1 OR configuration LIKE '%,%')
 ORDER BY rowid DESC LIMIT {RUNNING}
-"""  # noqa: S608 - ours
+"""
+"""those that `shows_wait`; only of several nodes has a configuration a comma"""
 
 _NAME_SERVERS = """
 UPDATE evidence SET place = place || '/' || seen.gpu_type

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from heapq import nlargest
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,12 +24,14 @@ from services.estimator.store.contract import (
     Keys,
     Loading,
     Revision,
+    Running,
     Shape,
     ShapeMeans,
     Theory,
     identity_of,
     places,
     shape_in,
+    shows_wait,
     table_of,
 )
 from services.estimator.store.table import (
@@ -56,6 +59,13 @@ KeyRow = tuple[str, str, str, bool, int]
 """fingerprint, layer, place, distributed, size"""
 
 
+class Pools(NamedTuple):
+    """As `Running`."""
+
+    latest: deque[ThroughputObserved]
+    gangs: deque[ThroughputObserved]
+
+
 class MemoryStore:
     def __init__(self, half_life_s: float, *, counts: bool = True) -> None:
         """`counts`: see `table_of`."""
@@ -64,7 +74,7 @@ class MemoryStore:
         self.observed_at: dict[Fingerprint, float] = {}
         """when the newest observation of each workload was made"""
         self.theories: dict[Fingerprint, Theory] = {}
-        self._pools: dict[Fingerprint, dict[GpuType, deque[ThroughputObserved]]] = {}
+        self._pools: dict[Fingerprint, dict[GpuType, Pools]] = {}
         self.half_life_s = half_life_s
         self._workloads, self._places = Codes(), Codes()
         self._coded: dict[tuple[str, tuple[str, ...]], Whole] = {}
@@ -98,7 +108,10 @@ class MemoryStore:
         for seen in observations:
             if seen.data_s:
                 types = self._pools.setdefault(seen.fingerprint, {})
-                types.setdefault(seen.gpu_type, deque(maxlen=RUNNING)).append(seen)
+                pools = types.setdefault(seen.gpu_type, Pools(deque(maxlen=RUNNING), deque(maxlen=RUNNING)))
+                pools.latest.append(seen)
+                if shows_wait(seen):
+                    pools.gangs.append(seen)
 
     def fold(self, observations: Sequence[ThroughputObserved], now: float, earlier_s: float) -> None:
         """Add observations to the sums without keeping them."""
@@ -268,8 +281,9 @@ class MemoryStore:
     def theory(self, fingerprints: Iterable[Fingerprint]) -> dict[Fingerprint, Theory]:
         return {one: self.theories[one] for one in fingerprints if one in self.theories}
 
-    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Sequence[ThroughputObserved]:
-        return tuple(self._pools.get(fingerprint, {}).get(gpu_type, ()))
+    def running(self, fingerprint: Fingerprint, gpu_type: GpuType) -> Running:
+        pools = self._pools.get(fingerprint, {}).get(gpu_type)
+        return Running(tuple(pools.latest), tuple(pools.gangs)) if pools else Running((), ())
 
     def refine(self, fingerprint: Fingerprint, gpu_type: GpuType, loading: Loading) -> None:
         if fingerprint in self.theories:

@@ -1,9 +1,10 @@
 """Refines loading and waiting times of the profile while jobs run (Hops section 3.3, running mode). Pure.
 
-While a job trains, only T_d and T_w are recorded. The profiler fits the mixture of T_d again; this module
-compares it with the T_w of the same stretches. `drawn_wait_s` is the wait that N independent draws from the
-mixture would cause. Real processes are neither independent (those of a node share its disk) nor alike
-(servers and iterations differ). So, over the stretches of gangs:
+While a job trains, only T_d and T_w are recorded. The profiler fits the mixture of T_d again, to the last
+stretches; this module compares it with the T_w of the last stretches of gangs, which may be older: a job on
+one GPU shows no T_w, and takes back nothing of what gangs showed. `drawn_wait_s` is the wait that N
+independent draws from the mixture would cause. Real processes are neither independent (those of a node share
+its disk) nor alike (servers and iterations differ). So, over the stretches of gangs:
 
 - two components: T_w is the drawn wait times mean measured wait / mean drawn wait;
 - one component: T_w is the drawn wait plus what was measured beyond it, whatever N is.
@@ -18,7 +19,7 @@ from schemas.calibration import Path
 from schemas.cluster import Node
 from schemas.measurements import DataMode, TimeModules
 from schemas.samples import ThroughputObserved
-from services.estimator.store.contract import Bandwidth, Loading
+from services.estimator.store.contract import Bandwidth, Loading, Running
 from services.estimator.theory.formula import Gangs, Modules, drawn_wait_s
 from services.estimator.theory.paths import exchange, paths_of
 from shared.domain.iteration import OURS, Column, Law
@@ -53,21 +54,21 @@ def data_of(observations: Sequence[ThroughputObserved]) -> tuple[float, ...]:
 def refined(
     times: TimeModules,
     data: tuple[DataMode, ...],
-    observations: Sequence[ThroughputObserved],
+    seen: Running,
     node: Node,
     known: Bandwidth | None,
     *,
     law: Law = OURS,
 ) -> Loading:
     """The loading after a refinement. `node`: any node of the type; `known`: the type's bandwidths."""
-    plain = Loading(data=data, wait_factor=1.0, wait_s=0.0, iterations=len(data_of(observations)))
-    gangs = [seen for seen in observations if seen.gang.gpus > 1 and seen.wait_s]
+    plain = Loading(data=data, wait_factor=1.0, wait_s=0.0, iterations=len(data_of(seen.latest)))
+    gangs = seen.gangs
     if not gangs:
         return plain
     if not law.draws:
         return msgspec.structs.replace(plain, waits_s=recorded_waits_s(data, gangs))
     drawn = float(np.mean(_drawn_s(Modules(times, plain), gangs, paths_of(node, known, law))))
-    waited = float(np.mean([np.add.reduce(seen.wait_s) / len(seen.wait_s) for seen in gangs]))
+    waited = float(np.mean([np.add.reduce(one.wait_s) / len(one.wait_s) for one in gangs]))
     if len(data) > 1 and drawn > 0:
         factor = min(waited / drawn, FACTOR_MOST)
         return msgspec.structs.replace(plain, wait_factor=_rounded(factor))

@@ -30,7 +30,7 @@ from services.estimator.lookup.columns import (
 from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Store, StoreUnavailable, Theory
+from services.estimator.store.contract import Running, Store, StoreUnavailable, Theory
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
 from services.estimator.theory.correction import NONE_YET, corrected, types_of
@@ -140,19 +140,17 @@ class StoreWorkers:
 
     # ---- refinement and calibration
 
-    def running(self, task: tasks.Refine) -> Sequence[ThroughputObserved]:
+    def running(self, task: tasks.Refine) -> Running:
         """Raises StoreUnavailable."""
         return self._store.running(task.fingerprint, task.node.gpu_type)
 
-    def refine(
-        self, task: tasks.Refine, data: tuple[DataMode, ...], observations: Sequence[ThroughputObserved]
-    ) -> None:
+    def refine(self, task: tasks.Refine, data: tuple[DataMode, ...], seen: Running) -> None:
         """Raises StoreUnavailable."""
         gpu_type = task.node.gpu_type
         theory = self._store.theory([task.fingerprint]).get(task.fingerprint)
         if theory is not None and gpu_type in theory.modules:
             known = self._store.bandwidths().get(gpu_type)
-            loading = refined(theory.modules[gpu_type], data, observations, task.node, known, law=self._law)
+            loading = refined(theory.modules[gpu_type], data, seen, task.node, known, law=self._law)
             self._store.refine(task.fingerprint, gpu_type, loading)
 
     def calibrate(

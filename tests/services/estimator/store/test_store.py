@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from schemas.ids import GpuType, PlacementId
+from schemas.samples import ThroughputObserved
 from services.estimator.store.contract import (
     RUNNING,
     Bandwidth,
@@ -221,14 +222,26 @@ def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: S
         for at in range(RUNNING + 5)
     ]
     store.add([*timed, observed(at=1e6)])
-    assert list(store.running(workload().fingerprint, A)) == timed[5:]
-    assert list(store.running(workload().fingerprint, B)) == []
+    assert list(store.running(workload().fingerprint, A).latest) == timed[5:]
+    assert store.running(workload().fingerprint, B) == ((), ())
 
 
 def test_what_a_fit_gets_is_what_came_last_whatever_its_time(store: Store) -> None:
     timed = [msgspec.structs.replace(observed(at=at), data_s=(0.1,)) for at in (1e9, *range(RUNNING))]
     store.add(timed, now=100.0)
-    assert list(store.running(workload().fingerprint, A)) == timed[1:]
+    assert list(store.running(workload().fingerprint, A).latest) == timed[1:]
+
+
+def test_the_gangs_of_a_fit_are_the_last_however_many_jobs_ran_on_one_gpu_since(store: Store) -> None:
+    def timed(at: int, gpus: dict[str, int], wait_s: tuple[float, ...] = (0.3,)) -> ThroughputObserved:
+        seen = observed(at=float(at), configuration=gpus)
+        return msgspec.structs.replace(seen, data_s=(0.1,), wait_s=wait_s)
+
+    gangs = [timed(at, [{"a0": 2}, {"a0": 1, "a1": 1}][at % 2]) for at in range(RUNNING + 5)]
+    alone = [timed(at, {"a0": 1}) for at in range(200, 200 + RUNNING)]
+    store.add([*gangs[:10], alone[0], timed(100, {"a0": 2}, ()), *gangs[10:], *alone[1:]])
+    found = store.running(workload().fingerprint, A)
+    assert (list(found.gangs), list(found.latest)) == (gangs[5:], [gangs[-1], *alone[1:]])
 
 
 def test_a_workload_observed_later_than_now_is_not_the_newest_for_ever(store: Store) -> None:
