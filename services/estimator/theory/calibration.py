@@ -25,7 +25,7 @@ SIZES = (32e6, 128e6, 512e6, 1.5e9)
 """bytes: gradients of 8 to 375 million parameters"""
 REPEATS = 3
 NODES_PER_TYPE = 4
-"""nodes that are measured of a type at most, the first by id of those that have enough GPUs"""
+"""nodes that are measured of a type at most: those with the most GPUs, which show the most shapes of ring"""
 INSIDE_LEAST, BETWEEN_LEAST = 2, 1
 """least GPUs that a node needs for a ring inside it, and for a ring over two nodes"""
 
@@ -151,13 +151,15 @@ def _moved(ring: Ring) -> float:
 
 
 def _by_type(nodes: Iterable[Node], *, least: int, first: Container[NodeId] = ()) -> list[list[Node]]:
-    """The nodes to measure, by type, in the order of their ids but for those that come first.
+    """The nodes to measure, by type: those that come first, then by number of GPUs, the most first, and id.
 
     `least`: GPUs of each.
     """
     by_type: dict[GpuType, list[Node]] = {}
     fitting = [node for node in nodes if node.gpus >= least]
-    for node in sorted(fitting, key=lambda node: (node.gpu_type, node.node_id not in first, node.node_id)):
+    for node in sorted(
+        fitting, key=lambda node: (node.gpu_type, node.node_id not in first, -node.gpus, node.node_id)
+    ):
         by_type.setdefault(node.gpu_type, []).append(node)
     return [of_type[:NODES_PER_TYPE] for of_type in by_type.values()]
 

@@ -74,6 +74,14 @@ def test_nodes_of_a_type_are_measured_in_pairs_and_none_twice() -> None:
     assert counts(between(nodes)) == [[("a0", 1), ("a1", 1)], [("a0", 2), ("a1", 2)]]
 
 
+def test_of_unlike_nodes_of_a_type_the_largest_are_measured_in_pairs_of_a_size() -> None:
+    """So rings of every size are timed: a small node beside a large one shows only small rings."""
+    nodes = [node(f"a{k}", gpus=[4, 1][k % 2]) for k in range(6)] + [node("a6", gpus=4)]
+    assert counts(inside(nodes)) == [[(name, gpus)] for name in ("a0", "a2", "a4", "a6") for gpus in (2, 4)]
+    pairs = [("a0", "a2"), ("a4", "a6")]
+    assert counts(between(nodes)) == [[(a, gpus), (b, gpus)] for a, b in pairs for gpus in (1, 2, 4)]
+
+
 def test_times_by_equation_2_give_its_bandwidths_back() -> None:
     nodes = [node("a0"), node("a1")]
     found = bandwidths([timed(ring) for ring in [*inside(nodes), *between(nodes)]], now=7.0)[node().gpu_type]
