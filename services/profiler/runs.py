@@ -1,6 +1,6 @@
 """Chooses the measurements that begin a round, those that are added to it, and their nodes. Pure."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from itertools import chain
 from urllib.parse import quote
 
@@ -11,8 +11,6 @@ from schemas.events import ProfileRun
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from services.profiler.needs import Modules, Types, can_be_measured, needs_of
 from services.profiler.state import KnownJob, State
-
-PREFIX = "profile-"
 
 Lacking = tuple[JobId, KnownJob, GpuType]
 """a job, and a type on which it still has to be measured"""
@@ -61,7 +59,7 @@ def _runs(
     """
     taken = {(run.fingerprint, run.plan.gpu_type) for run in state.runs.values()}
     rooms: list[_Room] | None = None
-    planned: list[ProfileRun] = []
+    planned: dict[PlacementId, ProfileRun] = {}
     for job_id, job, gpu_type in lacking:
         if (job.fingerprint, gpu_type) in taken:
             continue
@@ -73,8 +71,13 @@ def _runs(
         room.free -= 1
         room.idle -= 1
         assert room.free >= 0, "a GPU carries at most one run"
-        planned.append(_run(job_id, gpu_type, serial, room.node_id))
-    return tuple(planned)
+        placement_id = _placement_id(job_id, gpu_type, serial)
+        while placement_id in planned or placement_id in state.runs or placement_id in state.ended:
+            placement_id = PlacementId(f"{placement_id}_")  # dashes in other names added up to the same
+        planned[placement_id] = ProfileRun(
+            placement_id=placement_id, job_id=job_id, gpu_type=gpu_type, node_id=room.node_id
+        )
+    return tuple(planned.values())
 
 
 def _lacking(
@@ -93,12 +96,20 @@ def _rooms(state: State) -> list[_Room]:
     for placement_id, run in state.runs.items():
         runs.setdefault(run.plan.node_id, set()).add(placement_id)
     usable = [known.node for _, known in sorted(state.nodes.items()) if known.usable]
-    return [_room(node, state.workers[node.node_id], runs.get(node.node_id, set())) for node in usable]
+    return [
+        _room(node, state.workers[node.node_id], runs.get(node.node_id, set()), state.ended)
+        for node in usable
+    ]
 
 
-def _room(node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId]) -> _Room:
-    """`workers`: GPUs of the node by placement; `runs`: measurements that the node has or is to make."""
-    lingering = {pid for pid in workers if pid.startswith(PREFIX)}  # timed out, not yet stopped
+def _room(
+    node: Node, workers: Mapping[PlacementId, int], runs: set[PlacementId], ended: Container[PlacementId]
+) -> _Room:
+    """`workers`: GPUs of the node by placement; `runs`: measurements that the node has or is to make.
+
+    `ended`: measurements that have ended, or were given up.
+    """
+    lingering = {pid for pid in workers if pid in ended}  # not yet stopped
     gpus_idle = node.gpus - sum(workers.values()) - len(runs - workers.keys())
     gpus_free = node.gpus - len(runs | lingering)
     return _Room(node.node_id, node.gpu_type, node.gpus, gpus_free, gpus_idle)
@@ -133,13 +144,8 @@ def _best(
     )
 
 
-def _run(job_id: JobId, gpu_type: GpuType, serial: str, node_id: NodeId) -> ProfileRun:
-    return ProfileRun(
-        placement_id=PlacementId(f"{PREFIX}{_token(job_id)}-{_token(gpu_type)}-{serial}"),
-        job_id=job_id,
-        gpu_type=gpu_type,
-        node_id=node_id,
-    )
+def _placement_id(job_id: JobId, gpu_type: GpuType, serial: str) -> PlacementId:
+    return PlacementId(f"profile-{_token(job_id)}-{_token(gpu_type)}-{serial}")
 
 
 def _token(name: str) -> str:

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.events import ProfilingPlanned
+from schemas.events import JobProfiled, ProfilingPlanned
+from shared.domain.invariants import impossible
 from tests.services.profiler.profiler_builders import Driver, joined, measured, started, submitted
 
 
@@ -52,6 +53,25 @@ def test_a_placement_id_is_one_token_of_a_subject() -> None:
     driver = Driver().tell(joined(gpu_type="RTX 3090.v2 *"), submitted())
     [run] = driver.next_round()
     assert run.placement_id == "profile-j1-RTX%203090%2Ev2%20%2A-0"
+
+
+def test_no_two_measurements_have_one_id_whatever_jobs_and_types_are_called() -> None:
+    driver = Driver().tell(joined("a0", "v100"), joined("b0", "1-v100"))
+    driver.tell(submitted("x-1", model="m1"), submitted("x-1-1", model="m2"))
+    runs = driver.next_round()
+    assert len({(run.job_id, run.gpu_type) for run in runs}) == 4
+    assert len({run.placement_id for run in runs}) == 4
+    assert [impossible(opened) for opened in driver.all(ProfilingPlanned)] == [""]
+    driver.tell(*map(measured, runs))
+    assert {one.job_id: sorted(one.modules) for one in driver.all(JobProfiled)} == {
+        job: ["1-v100", "v100"] for job in ("x-1", "x-1-1")
+    }
+
+
+def test_a_job_is_no_measurement_whatever_it_is_called() -> None:
+    """It trains on the only GPU, and gives way to a measurement as other jobs do."""
+    driver = Driver().tell(joined(gpus=1), started("a0", "profile-x-1-1-0"), submitted())
+    assert [run.node_id for run in driver.next_round()] == ["a0"]
 
 
 @given(
