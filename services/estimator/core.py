@@ -48,7 +48,6 @@ from services.estimator.tasks import (
 from shared.domain import gangs
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effects, Input, Publish, Reply, Work, WorkFailed
-from shared.domain.states import JobState
 
 BATCH = 100
 """number of observations from which on they are written at once"""
@@ -175,7 +174,7 @@ class Estimator:
             job_id=job_id,
             spec=job.spec,
             modules=job.modules,
-            known=job.state is not JobState.PROFILED,
+            known=job.queued,
             node_by_type=self._nodes().node_by_type,
             gpus_alive=self._nodes().gpus_alive,
         )

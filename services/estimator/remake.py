@@ -14,7 +14,7 @@ from services.estimator.belief import Belief
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.store.archive import enter
-from services.estimator.store.contract import usable
+from services.estimator.store.contract import keep_profile, usable
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.store.table import FOREVER
 from shared.domain import gangs
@@ -49,7 +49,7 @@ class Remake:
         moved, execution = fold(self._state, fact)
         if isinstance(fact, JobProfiled | JobTypeProfiled) and moved:
             job = self._state.jobs[fact.job_id]
-            self._store.keep(job.spec.workload, job.modules)
+            keep_profile(self._store, job.spec.workload, job.modules, known=job.queued)
         if execution is not None:
             self._executions.append(execution)
             if len(self._executions) == LINES_AT_ONCE:

@@ -21,6 +21,11 @@ class KnownJob(msgspec.Struct, kw_only=True):
     types: frozenset[GpuType] = frozenset()
     """types of which the facts say how fast it is there; empty: it is not queued yet"""
 
+    @property
+    def queued(self) -> bool:
+        """Whether a profiled job has been queued, so that the store has time modules of it."""
+        return self.state is not JobState.PROFILED
+
 
 class State(msgspec.Struct, kw_only=True):
     jobs: dict[JobId, KnownJob] = {}

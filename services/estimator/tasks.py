@@ -97,7 +97,7 @@ class Learn(msgspec.Struct, frozen=True, kw_only=True):
     spec: JobSpec
     modules: dict[GpuType, TimeModules]
     known: bool
-    """they were written before, by whatever instance; since then the workload may have been profiled again"""
+    """some were written before, by whatever instance (see `keep_profile`)"""
     node_by_type: dict[GpuType, Node]
     """a node of each type that ever joined"""
     gpus_alive: dict[GpuType, int]

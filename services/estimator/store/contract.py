@@ -249,6 +249,20 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
+def keep_profile(
+    store: Store, workload: Workload, modules: Mapping[GpuType, TimeModules], *, known: bool
+) -> None:
+    """Write a job's time modules. Raises StoreUnavailable.
+
+    `known`: some were written before; since then the workload may have been profiled again, so only those of
+    types that the store lacks are written.
+    """
+    there = store.theory([workload.fingerprint]).get(workload.fingerprint) if known else None
+    lacking = {one: its for one, its in modules.items() if not there or one not in there.modules}
+    if lacking:
+        store.keep(workload, lacking)
+
+
 Identity = tuple[str, str, float]
 
 

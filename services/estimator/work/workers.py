@@ -30,7 +30,7 @@ from services.estimator.lookup.columns import (
 from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.lookup.residuals import Residuals
 from services.estimator.store.archive import enter, page
-from services.estimator.store.contract import Running, Store, StoreUnavailable, Theory
+from services.estimator.store.contract import Running, Store, StoreUnavailable, Theory, keep_profile
 from services.estimator.theory.ageing import age_s, sensitivity, shares
 from services.estimator.theory.calibration import Timing, bandwidths, merged
 from services.estimator.theory.correction import NONE_YET, corrected, types_of
@@ -209,10 +209,7 @@ class StoreWorkers:
         Raises StoreUnavailable, also where that leaves no type.
         """
         workload = task.spec.workload
-        there = self._store.theory([workload.fingerprint]).get(workload.fingerprint) if task.known else None
-        lacking = {one: its for one, its in task.modules.items() if not there or one not in there.modules}
-        if lacking:
-            self._store.keep(workload, lacking)
+        keep_profile(self._store, workload, task.modules, known=task.known)
         single, paired = self._probe(workload.fingerprint, sorted(task.modules), task.node_by_type)
         known = {one: rate for one, rate in single.items() if _possible(rate) and _possible(paired[one])}
         if not known:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from schemas.events import JobProfiled
+from schemas.events import JobProfiled, JobTypeProfiled
+from schemas.ids import GpuType, JobId
 from schemas.questions import ExportStore
 from schemas.samples import ThroughputObserved
 from services.estimator.folds import fold
@@ -12,8 +14,15 @@ from services.estimator.remake import Remake
 from services.estimator.state import State
 from services.estimator.store.archive import page
 from services.estimator.store.duckdb_store import DuckDbStore
-from tests.fact_builders import whole_life
-from tests.services.estimator.estimator_builders import observed, ran
+from tests.fact_builders import queued, whole_life
+from tests.services.estimator.estimator_builders import (
+    modules,
+    observed,
+    profiled,
+    ran,
+    submitted,
+    workload,
+)
 
 HALF_LIFE_S = 5_000.0
 EVIDENCE = "SELECT * FROM evidence ORDER BY fingerprint, layer, place, distributed, size"
@@ -57,3 +66,17 @@ def test_a_store_remade_from_the_log_is_the_same(tmp_path: Path, counts: bool) -
     assert [row[:5] for row in others] == [row[:5] for row in rows]
     for row, other in zip(rows, others, strict=True):
         assert other[5:] == pytest.approx(row[5:], rel=1e-12)
+
+
+def test_a_type_that_an_earlier_job_adds_brings_no_earlier_profile_back(tmp_path: Path) -> None:
+    """Both jobs are of one workload, and each was measured; then the first was on a further type."""
+    a, b, slow = GpuType("A"), GpuType("B"), modules(forward_s=0.9)
+    further = JobTypeProfiled(at=9.0, job_id=JobId("j1"), workload=workload(), gpu_type=b, modules=modules())
+    made = Remake(tmp_path / "new", HALF_LIFE_S, counts=True)
+    for fact in [submitted("j1"), profiled("j1"), queued("j1"), submitted("j2")]:
+        made.learn(fact)
+    for fact in [msgspec.structs.replace(profiled("j2"), modules={a: slow}), queued("j2"), further]:
+        made.learn(fact)
+    made.close()
+    known = DuckDbStore(str(tmp_path / "new"), HALF_LIFE_S).theory([workload().fingerprint])
+    assert [one.modules for one in known.values()] == [{a: slow, b: modules()}]
