@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -41,6 +42,10 @@ from shared.runtime.offload import Lane
 
 HANGS_AFTER_S = 10.0
 """real seconds after which work on the store counts as hanging; on a working disk it takes milliseconds"""
+ELSEWHERE = (
+    "was moved, deleted or replaced: what is learnt is lost when the estimator ends. Put it back; or keep "
+    "all by `hopyard store export`, a restart of the estimator, and `hopyard store import`"
+)
 TYPICAL_KEPT = 256
 """nodes that stand for their types, those asked about last, that are kept"""
 A = TypeVar("A")
@@ -50,9 +55,15 @@ class StoreLane:
     """Does work on the store in order, in one thread, and reports what is wrong with the store's file."""
 
     def __init__(self, lane: Lane, path: str, retried: Collection[Callable[..., object]]) -> None:
-        """`retried`: kinds of work that the core tries again. A failure of other work goes to the caller."""
+        """`path`: of the store's open file. `retried`: kinds of work that the core tries again.
+
+        A failure of other work goes to the caller.
+        """
         self._lane = lane
         self._path = path
+        self._opened = _file_at(path)
+        self._elsewhere = False
+        """at the end of the last work another file was at the path, or none"""
         self._retried = retried
         self._began: float | None = None
         self._failed: dict[Callable[..., object], str] = {}
@@ -70,6 +81,7 @@ class StoreLane:
                 self._failed[work] = str(error)
             raise
         finally:
+            self._elsewhere = self._opened is not None and _file_at(self._path) != self._opened
             self._began = None
         self._failed.pop(work, None)
         return done
@@ -80,10 +92,20 @@ class StoreLane:
         return (
             *dict.fromkeys(self._failed.copy().values()),
             *([f"the disk of {self._path} has not answered for {HANGS_AFTER_S:g} s"] if hangs else []),
+            *([f"{self._path} {ELSEWHERE}"] if self._elsewhere else []),
         )
 
     def close(self) -> None:
         self._lane.close()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file is at the path now, whatever it contains; None: there is none."""
+    try:
+        there = Path(path).stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
 
 
 class StoreWorkers:

@@ -1,6 +1,7 @@
 """The whole service: shell, bus, core and DuckDB."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -167,3 +168,22 @@ async def test_a_failed_import_is_no_lasting_trouble_of_the_store() -> None:
     full = False
     await lane.do(write)
     assert lane.troubles() == ()
+
+
+async def test_a_store_whose_file_was_taken_away_is_a_trouble_until_it_is_back(tmp_path: Path) -> None:
+    path, away = tmp_path / "store.duckdb", tmp_path / "away"
+    store = DuckDbStore(str(path), 1e6)
+    lane = StoreLane(INLINE.lane("store"), str(path), retried=())
+    assert await lane.do(store.workloads) == []
+    assert lane.troubles() == ()
+    path.rename(away)
+    await lane.do(store.workloads)
+    [trouble] = lane.troubles()
+    assert trouble.startswith(f"{path} was moved, deleted or replaced")
+    shutil.copy(away, path)
+    await lane.do(store.workloads)
+    assert lane.troubles() == (trouble,)
+    away.rename(path)
+    await lane.do(store.workloads)
+    assert lane.troubles() == ()
+    store.close()

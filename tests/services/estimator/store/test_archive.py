@@ -176,6 +176,19 @@ def test_an_import_takes_as_few_transactions_whatever_the_number_of_its_lines() 
     assert lines(other) == lines(store)
 
 
+def test_what_a_deleted_file_had_can_be_exported_and_imported(tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    filled(str(path)).close()
+    store = DuckDbStore(str(path), HALF_LIFE_S)
+    path.unlink()
+    store.add([observed(throughput=70.0, at=9.0)])
+    exported = lines(store)
+    store.close()
+    empty = DuckDbStore(str(path), HALF_LIFE_S)
+    assert enter(empty, ImportStore(lines=exported)).entered == len(exported)
+    assert lines(empty) == exported
+
+
 def test_an_import_takes_no_gang_of_unlike_shares_for_one_in_lockstep() -> None:
     alike = observed(configuration={"a0": 1, "a1": 1})
     unlike = replace(alike, gang=replace(alike.gang, sync=Proportional(samples=(1, 9))))
