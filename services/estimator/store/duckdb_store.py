@@ -232,12 +232,15 @@ class DuckDbStore:
         tables = {name for (name,) in file.execute("SHOW TABLES").fetchall()}
         if tables and "hopyard_store" not in tables:
             raise StoreUnavailable(f"{self._path} is a DuckDB file of something else: name another path")
+        formats = file.execute("SELECT format FROM hopyard_store").fetchall() if tables else []
+        if formats and formats != [(FORMAT,)]:
+            raise StoreUnavailable(
+                f"{self._path} has store format {formats[0][0]}, this version of hopyard has {FORMAT}: "
+                "install the version that wrote it, or name another path"
+            )
         file.execute(SCHEMA)
-        formats = file.execute("SELECT format FROM hopyard_store").fetchall()
         if not formats:
             file.execute("INSERT INTO hopyard_store VALUES (?)", [FORMAT])
-        elif formats != [(FORMAT,)]:
-            raise StoreUnavailable(f"{self._path} has store format {formats[0][0]}, this is {FORMAT}")
         for table in TABLES:  # read all rows, so that damage shows now, and not later as missing estimates
             file.execute(f"SELECT sum(hash(COLUMNS(*))) FROM {table}")  # noqa: S608 - ours
         file.execute(_NAME_SERVERS)

@@ -453,13 +453,17 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
         DuckDbStore(path, HALF_LIFE_S)
 
 
-def test_a_store_of_another_format_is_refused(tmp_path: Path) -> None:
+def test_a_store_of_another_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = str(tmp_path / "store.duckdb")
     DuckDbStore(path, HALF_LIFE_S).close()
     with duckdb.connect(path) as other:
         other.execute("UPDATE hopyard_store SET format = 99")
+        other.execute("DROP TABLE loading")
+        before = other.execute("SHOW TABLES").fetchall()
     with pytest.raises(StoreUnavailable, match="format 99"):
         DuckDbStore(path, HALF_LIFE_S)
+    with duckdb.connect(path) as other:
+        assert other.execute("SHOW TABLES").fetchall() == before
 
 
 def test_a_file_in_which_a_server_was_its_node_alone_has_it_of_the_type_it_had_last(tmp_path: Path) -> None:
