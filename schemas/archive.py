@@ -126,7 +126,9 @@ def _check(entry: Entry) -> None:
     """Check what types cannot. Raises ValueError."""
     match entry:
         case ObservationLine(seen=seen):
-            wrong = not (seen.throughput and seen.seconds and seen.gang.gpus)
+            uneven = seen.wait_s and len(seen.wait_s) != len(seen.data_s)
+            elsewhere = seen.gang.on(seen.node_id) != seen.gpus_on_node
+            wrong = uneven or elsewhere or not (seen.throughput and seen.seconds)
         case TheoryLine(fingerprint=fingerprint, modules=modules):
             workload_of(fingerprint)
             times = (modules.forward_s, modules.backward_s, modules.update_s)

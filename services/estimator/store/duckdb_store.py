@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from schemas.accuracy import Execution
-from schemas.ids import Fingerprint, GpuType
+from schemas.ids import Fingerprint, GpuType, PlacementId
 from schemas.jobs import Workload
 from schemas.measurements import TimeModules
 from schemas.samples import ThroughputObserved
@@ -208,7 +208,10 @@ class DuckDbStore:
             ids = [one.placement_id for one in executions]
             rows = file.execute(_LOGGED, [ids]).fetchall()
         known = {placement_id for (placement_id,) in rows}
-        new = {one.placement_id: one for one in executions if one.placement_id not in known}
+        new: dict[PlacementId, Execution] = {}
+        for one in executions:
+            if one.placement_id not in known:
+                new.setdefault(one.placement_id, one)
         self._write({"executions": [execution_row(one) for one in new.values()]}, [])
         return len(new)
 

@@ -244,6 +244,9 @@ GOOD = tuple(map(encoded, ENTRIES))
 NO_TIME = modules(forward_s=0.0, backward_s=0.0, update_s=0.0)
 WRONG: dict[str, object] = {
     "seen.seconds": 0.0,
+    "seen.gpus_on_node": 2,
+    "seen.node_id": "a1",
+    "seen.wait_s": [0.1],
     "fingerprint": "m|d|99999999999|sgd|",
     "fingerprint ": "m|d|0|sgd|",
     "fingerprint  ": "m|d|007|sgd|",

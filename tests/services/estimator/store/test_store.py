@@ -216,6 +216,12 @@ def test_corrections_are_kept_by_workload_and_types(store: Store) -> None:
     assert known == {"A+B": one, "A+C": Correction(factor=1.1, observations=3)}
 
 
+def test_of_two_executions_with_one_placement_the_first_is_logged(store: Store) -> None:
+    assert store.log([execution(9.0), execution(8.0)]) == 1
+    assert store.log([execution(7.0)]) == 0
+    assert store.executions() == [execution(9.0)]
+
+
 def test_the_newest_observations_with_loading_times_are_there_for_a_fit(store: Store) -> None:
     timed = [
         msgspec.structs.replace(observed(at=float(at)), data_s=(0.1,), wait_s=(0.0,))
