@@ -4,11 +4,13 @@ Observations are collected in memory until there are `BATCH` of them or `flush_s
 are expensive, and samples may be lost anyway.
 """
 
+from math import inf
+
 import msgspec
 
 from schemas.accuracy import Execution
 from schemas.base import Event
-from schemas.calibration import Calibration
+from schemas.calibration import BandwidthRow, Calibration
 from schemas.cluster import Node
 from schemas.events import (
     JobProfiled,
@@ -54,10 +56,6 @@ BATCH = 100
 BUFFER = 10_000
 """observations held while the store cannot be written; of more, the oldest are dropped"""
 
-_Bandwidths = tuple[float | None, float | None]
-"""B_link and B_net of a type; None: not measured"""
-_UNKNOWN: _Bandwidths = (None, None)
-
 
 class _Inventory(msgspec.Struct, frozen=True):
     cluster: tuple[Node, ...]
@@ -77,7 +75,7 @@ class Estimator:
         self.state = State()
         self._flush_s = flush_s
         self._calibrates = calibrates
-        self._measured: dict[GpuType, _Bandwidths] = {}
+        self._measured: dict[GpuType, BandwidthRow] = {}
         """as the store had them at the start, or the last calibration says"""
         self._tried: set[GpuType] = set()
         """types of which no node that could matter has joined since a measurement was tried"""
@@ -154,9 +152,7 @@ class Estimator:
             self._ended.append(execution)
             self._set_timer(now)
         match fact:
-            case NodeJoined() if self._calibrates and None in self._measured.get(
-                fact.node.gpu_type, _UNKNOWN
-            ):
+            case NodeJoined() if self._calibrates and self._lacks(fact.node.gpu_type):
                 self._tried.discard(fact.node.gpu_type)
                 self._set_timer(now)
             case JobProfiled() | JobTypeProfiled() if moved:
@@ -232,14 +228,15 @@ class Estimator:
         return self._nodes().gpus_alive.keys() - self._tried if self._calibrates else set()
 
     def _lacks(self, gpu_type: GpuType) -> bool:
-        """Whether a path that the nodes of the type have was not measured."""
-        nodes = [node for node in self._alive() if node.gpu_type == gpu_type]
-        link, network = self._measured.get(gpu_type, _UNKNOWN)
-        return (link is None and any(node.gpus > 1 for node in nodes)) or (network is None and len(nodes) > 1)
+        """Whether the type's largest node, or largest two, can have a larger ring than was measured."""
+        gpus = sorted([node.gpus for node in self._alive() if node.gpu_type == gpu_type], reverse=True)
+        row = self._measured.get(gpu_type)
+        first, second, *_ = *gpus, 0, 0
+        return first > max(_largest(row, distributed=False), 1) or second > _largest(row, distributed=True)
 
     def _answered(self, answered: Answered, now: float) -> Effects:
         if isinstance(answered.message, Calibration):
-            self._measured = {row.gpu_type: (row.link, row.network) for row in answered.message.rows}
+            self._measured = {row.gpu_type: row for row in answered.message.rows}
         if answered.ticket is not None:
             return [Reply(answered.ticket, answered.message)]
         self._end_measuring(now)
@@ -343,3 +340,10 @@ class Estimator:
             case _:
                 pass
         return []
+
+
+def _largest(row: BandwidthRow | None, *, distributed: bool) -> float:
+    """GPUs of a node in the largest ring that was measured; of a row without paths, any number."""
+    if row is None or (row.network if distributed else row.link) is None:
+        return 0
+    return max([path.gpus for path in row.paths if path.distributed == distributed], default=inf)

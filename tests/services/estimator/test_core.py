@@ -7,7 +7,7 @@ import pytest
 from schemas.accuracy import AccuracyReport
 from schemas.archive import NodeLine, entry_of
 from schemas.base import Event, Sample
-from schemas.calibration import BandwidthRow, Calibration
+from schemas.calibration import BandwidthRow, Calibration, Path
 from schemas.cluster import Node
 from schemas.events import (
     GpusWithheld,
@@ -540,9 +540,11 @@ def calibrating(*nodes: Node) -> Estimator:
     return core
 
 
-def calibrated(gpu_type: str = "A", *, link: float | None = 1e9, network: float | None = 1e9) -> Answered:
+def calibrated(
+    *, link: float | None = 1e9, network: float | None = 1e9, paths: tuple[Path, ...] = ()
+) -> Answered:
     row = BandwidthRow(
-        gpu_type=GpuType(gpu_type), link=link, network=network, at=0.0, measurements=1, error=0.0
+        gpu_type=GpuType("A"), link=link, network=network, at=0.0, measurements=1, error=0.0, paths=paths
     )
     return Answered(None, Calibration(rows=(row,)))
 
@@ -606,6 +608,19 @@ def test_a_node_that_joins_during_a_measurement_waits_for_its_end() -> None:
     core.handle(calibrated(network=None), 30.0)
     assert core.next_wakeup() == 30.0 + FLUSH_S
     assert measured_nodes(core.wake(1e9)) == ["a0", "a1"]
+
+
+def test_larger_nodes_that_join_later_are_measured_too() -> None:
+    """The rings that were measured have two GPUs a node; larger ones have other paths."""
+    core = calibrating(node("a0", gpus=2), node("a1", gpus=2))
+    core.wake(FLUSH_S)
+    rings = ((False, 2), (True, 1), (True, 2))
+    paths = [Path(distributed=several, gpus=gpus, latency_s=0.0, bandwidth=1e9) for several, gpus in rings]
+    core.handle(calibrated(paths=tuple(paths)), 20.0)
+    core.handle(joined(node("a2", gpus=2)), 30.0)
+    assert core.next_wakeup() is None
+    core.handle(joined(node("b0", gpus=4)), 40.0)
+    assert measured_nodes(core.wake(1e9)) == ["a0", "a1", "a2", "b0"]
 
 
 def test_no_path_inside_a_node_with_one_gpu_is_lacking() -> None:
