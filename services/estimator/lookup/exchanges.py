@@ -46,7 +46,7 @@ def slowest_paths(wanted: Wanted, table: TheoryTable, workload: Whole) -> Whole 
     rows = rows_of(wanted, row)
     workload, kind = workload[row][rows.of], table.kind[wanted.node[rows.cell]]
     there = np.flatnonzero(table.modules_index[workload, kind] >= 0)
-    exchange_s = np.zeros(len(rows.cell))
+    exchange_s = np.full(len(rows.cell), -1.0)
     if len(there):
         gangs = gangs_of(
             table,

@@ -334,3 +334,16 @@ def test_the_node_with_the_fewest_gpus_slows_an_exchange() -> None:
     found = answer(wanted({"a0": 2, "a1": 2}, {"a0": 3, "a1": 1}, nodes=NODES), store=store)
     even, odd = found.throughput.tolist()
     assert odd < even
+
+
+def test_the_path_of_a_node_that_theory_does_not_know_decides_in_no_order_of_nodes() -> None:
+    """Nothing is exchanged, so no path of the nodes that theory knows is slower than another."""
+    store, gang = MemoryStore(half_life_s=1e6), {"a0": 1, "b0": 1}
+    store.keep(workload(), {GpuType("A"): modules(parameters=0.0)})
+    store.add([observed("b0", "B", configuration=gang, throughput=500.0)] * 3)
+    path = Path(distributed=True, gpus=1, latency_s=50.0, bandwidth=GIGA)
+    measured = Bandwidth(link=None, network=GIGA, at=0.0, measurements=1, error=0.0, paths=(path,))
+    store.calibrate({GpuType("B"): measured})
+    threshold = EvidenceThreshold(observations=3, seconds=60.0)
+    for configuration in (gang, dict(reversed(gang.items()))):
+        assert estimate(wanted(configuration, nodes=NODES), store, threshold).throughput == [200.0]
