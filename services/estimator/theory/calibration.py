@@ -18,6 +18,7 @@ import numpy as np
 from schemas.calibration import AllReduceTimes, Path, Ring
 from schemas.cluster import Node
 from schemas.ids import GpuType, NodeId
+from schemas.numbers import MOST
 from services.estimator.store.contract import Bandwidth
 from shared.domain.iteration import Column
 
@@ -111,7 +112,7 @@ def _path(timings: Sequence[Timing]) -> tuple[Path, list[float]]:
     moved, taken = _measured(timings)
     shares = np.stack([1.0 / taken, moved / taken], axis=1)
     latency_s, inverse = np.linalg.lstsq(shares, np.ones(len(taken)))[0]
-    if latency_s < 0 or inverse <= 0:
+    if latency_s < 0 or inverse < 1 / MOST:
         latency_s, inverse = 0.0, _inverse(moved, taken)
     path = Path(
         distributed=timings[0].ring.distributed,

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -143,6 +144,15 @@ def test_no_path_is_the_faster_the_more_it_moves() -> None:
     found = bandwidths([Timing(ring, AllReduceTimes(seconds=falling))], now=0.0)[node().gpu_type]
     assert [path.bandwidth > 0 for path in found.paths] == [True]
     assert [path.latency_s for path in found.paths] == [0.0]
+
+
+@pytest.mark.parametrize("digit", range(1, 10))
+def test_a_path_on_which_nothing_takes_time_has_a_bandwidth_that_messages_can_have(digit: int) -> None:
+    """Each size takes as long as the next, so only rounding tells 1 / B from 0."""
+    [ring] = inside([node(gpus=2)])
+    times = AllReduceTimes(seconds=((digit * 1e-7,) * REPEATS,) * len(SIZES))
+    found = bandwidths([Timing(ring, times)], now=0.0)[node().gpu_type]
+    assert msgspec.convert(msgspec.to_builtins(found.paths), tuple[Path, ...]) == found.paths
 
 
 def test_bandwidths_of_the_form_without_paths_still_count() -> None:
