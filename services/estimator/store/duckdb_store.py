@@ -400,6 +400,7 @@ _REMEDIES = (
     ("No such file", "Create the folder, or set HOPYARD_STORE to another path"),
     ("No space left", "Make room on its disk: what could not be written is tried again"),
     ("Permission denied", "Let the service write there, or set HOPYARD_STORE to another path"),
+    ("Read-only file system", "Make its disk writable: what could not be written is tried again"),
     ("Corrupt", _DAMAGED),
     ("corrupt", _DAMAGED),
     ("not a valid DuckDB database file", _DAMAGED),

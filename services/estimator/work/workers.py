@@ -44,7 +44,7 @@ HANGS_AFTER_S = 10.0
 """real seconds after which work on the store counts as hanging; on a working disk it takes milliseconds"""
 ELSEWHERE = (
     "was moved, deleted or replaced: what is learnt is lost when the estimator ends. Put it back; or keep "
-    "all by `hopyard store export`, a restart of the estimator, and `hopyard store import`"
+    "all by `hopyard store export`, `hopyard restart estimator` and `hopyard store import`"
 )
 TYPICAL_KEPT = 256
 """nodes that stand for their types, those asked about last, that are kept"""

@@ -394,6 +394,7 @@ def test_flipped_bytes_are_damage(tmp_path: Path, suffix: str, at: int) -> None:
     [
         ('Could not set lock on file "": Conflicting lock is held in python (PID 7)', "stop that one"),
         ('Could not write file "": No space left on device', "Make room"),
+        ('Cannot open file "": Read-only file system', "Make its disk writable"),
         ("Corrupt database file: computed checksum 1 does not match 2 in block", "hopyard store rebuild"),
         ('Failure while replaying WAL file "": data may be corrupt', "hopyard store rebuild"),
         ('Could not write file "": File too large', ""),
