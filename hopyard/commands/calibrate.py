@@ -33,9 +33,9 @@ def calibrate(
 
     Four idle nodes of every GPU type, those with the most GPUs, time
     all-reduces of several sizes, alone and then in pairs; from these follow a
-    latency and a bandwidth for each shape of gang. The table shows the bandwidths of Hops
-    eq. 2. Nodes in use are left out and named: if all of a type are, drain one
-    or two, and wait until they are free.
+    latency and a bandwidth for each shape of gang. The table shows the
+    bandwidths of Hops eq. 2. Nodes in use are left out and named: if all of a
+    type are, drain one or two, and wait until they are free.
 
     $ hopyard calibrate
     $ hopyard calibrate --show --json
