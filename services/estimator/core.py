@@ -61,7 +61,7 @@ class _Inventory(msgspec.Struct, frozen=True):
     cluster: tuple[Node, ...]
     """all nodes that ever joined, by id, each with all its GPUs, whichever of them are withheld"""
     node_by_type: dict[GpuType, Node]
-    """the first of them of each type"""
+    """the first of them of each type, of those that are not lost if there is one"""
     gpus_alive: dict[GpuType, int]
     """GPUs of nodes that are not lost, by type"""
 
@@ -178,8 +178,11 @@ class Estimator:
 
     def _nodes(self) -> "_Inventory":
         if self._inventory is None:
-            cluster = tuple([known.whole for _, known in sorted(self.state.nodes.items())])
-            node_by_type = {node.gpu_type: node for node in reversed(cluster)}
+            nodes = [known for _, known in sorted(self.state.nodes.items())]
+            cluster = tuple([known.whole for known in nodes])
+            node_by_type: dict[GpuType, Node] = {}
+            for known in sorted(nodes, key=lambda known: not known.alive):
+                node_by_type.setdefault(known.whole.gpu_type, known.whole)
             self._inventory = _Inventory(cluster, node_by_type, gpus_by_type(self._alive()))
         return self._inventory
 

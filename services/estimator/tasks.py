@@ -99,7 +99,7 @@ class Learn(msgspec.Struct, frozen=True, kw_only=True):
     known: bool
     """some were written before, by whatever instance (see `keep_profile`)"""
     node_by_type: dict[GpuType, Node]
-    """a node of each type that ever joined"""
+    """a node of each type that ever joined, one that is not lost if there is one"""
     gpus_alive: dict[GpuType, int]
 
 

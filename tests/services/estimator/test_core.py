@@ -148,6 +148,14 @@ def test_the_sensitivity_of_a_type_with_one_node_is_that_of_two_like_it() -> Non
     assert queued.sensitivity == pytest.approx(1.5)
 
 
+def test_the_sensitivity_of_a_type_is_that_of_nodes_that_are_there() -> None:
+    slow = msgspec.structs.replace(node("a0"), network_bandwidth=1e6)
+    driver = Driver().tell(joined(slow), joined(node("a1")), NodeLost(at=1.0, node_id=slow.node_id))
+    [queued] = driver.tell(submitted(), profiled()).published
+    assert isinstance(queued, JobQueued)
+    assert queued.sensitivity == pytest.approx(1.5)
+
+
 def test_age_weighs_types_by_their_gpus() -> None:
     """Both types run alike, so the shares cancel; a lost node's type has share 0 and counts no more."""
     driver = Driver().tell(joined(), joined(node("b0", "B")), NodeLost(at=1.0, node_id=NodeId("b0")))
