@@ -25,6 +25,7 @@ from services.monitor.archive import files
 from services.monitor.archive.plan import BYTES_AT_MOST, Coverage, Segment, droppable, lacking, taken_next
 from services.monitor.archive.reader import ArchiveReader
 from shared.runtime.bus.contract import DamagedBlob, Extent, Stored, Streams, Unavailable
+from shared.runtime.bus.limits import seq_of
 from shared.runtime.damage import joined, ranges_text
 from shared.runtime.offload.contract import Lane
 from shared.runtime.process.reports import NAMES
@@ -259,14 +260,15 @@ class Archiver:
     async def _oldest_needed_by(self, name: str) -> int:
         led = await self._streams.led_last(name)
         cursor = await self._bus.get(f"cursor/{name}")
-        if cursor is None or not led or not cursor[0].isdigit():
+        handled = None if cursor is None else seq_of(cursor[0])
+        if handled is None or not led:
             return 0
         try:
             blob = await self._bus.load(name)
             snapshot = 0 if blob is None else seq_in(blob)
         except (UnreadableSnapshot, DamagedBlob):
             snapshot = 0
-        return min(led, snapshot + 1, int(cursor[0]) + 1)
+        return min(led, snapshot + 1, handled + 1)
 
 
 def _nothing(question: Question) -> Message:

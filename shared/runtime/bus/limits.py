@@ -15,6 +15,8 @@ ANSWERS_AT_ONCE = 256
 DEAD_LETTERS = 1_000
 """dead letters kept"""
 REASON_CHARS = 300
+SEQ_DIGITS = 19
+"""digits of the largest sequence number; a longer number is none"""
 TTL_MIN_S = 1.0
 """shortest time to live that the server gives a value"""
 
@@ -28,6 +30,11 @@ def check_size(what: str, data: bytes, limit: int, *, message_id: str = "") -> b
     if size > limit:
         raise ValueError(f"{what} is {size} bytes, the bus takes at most {limit}")
     return data
+
+
+def seq_of(value: bytes) -> int | None:
+    """The sequence number that a stored cursor is; None: it is none."""
+    return int(value) if value.isdigit() and len(value) <= SEQ_DIGITS else None
 
 
 def check_key(key: str) -> str:

@@ -24,6 +24,7 @@ from shared.domain.core import Asked, Behind, Effect, Publish, Reply, Send, Work
 from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.backoff import pauses
 from shared.runtime.bus.contract import Batch, DamagedBlob, Record, Unavailable
+from shared.runtime.bus.limits import seq_of
 from shared.runtime.damage import REMEDY, Damaged, ranges_text
 from shared.runtime.leadership import Candidate, Deposed
 from shared.runtime.service import Inbox, Ports, Service
@@ -49,8 +50,6 @@ RECOVERY_ATTEMPTS = 100
 RELEASED = "has to handle a released fact in its place"
 ANOTHER_VERSION = "cannot read its snapshot, which is of another version"
 BEFORE = "Start the version again that wrote the snapshot. "
-DIGITS_MAX = 20
-"""digits of a stored cursor, at most; a longer one is not read"""
 
 T = TypeVar("T")
 
@@ -280,13 +279,15 @@ class Shell:
         if stored is None:
             return 0
         newest = max(await self._bus.newest(self._service.facts), await self._bus.dropped())
-        value = stored[0].decode("ascii", "replace")
-        readable = value.isdecimal() and len(value) <= DIGITS_MAX
-        if readable and int(value) <= newest:
-            return int(value)
-        taken = newest if readable else 0
+        value = seq_of(stored[0])
+        if value is not None and value <= newest:
+            return value
+        taken = 0 if value is None else newest
         log.error(
-            "cursor is not a place in the stream", service=self._service.name, cursor=value[:80], taken=taken
+            "cursor is not a place in the stream",
+            service=self._service.name,
+            cursor=stored[0][:80].decode("ascii", "replace"),
+            taken=taken,
         )
         return taken
 

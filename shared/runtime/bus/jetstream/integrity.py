@@ -16,6 +16,7 @@ from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
+from shared.runtime.bus.limits import seq_of
 from shared.runtime.damage import joined, ranges_text
 
 STREAMS = (FACTS_STREAM, STATE_STREAM, SNAPSHOT_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
@@ -179,8 +180,8 @@ async def _cursors(connection: Connection) -> dict[str, int]:
             value = (await connection.js.get_last_msg(STATE_STREAM, subject)).data or b""
         except (NotFoundError, APIError):
             continue
-        if value.isdigit() and len(value) < len(str(2**63)):
-            found[name] = int(value)
+        if (seq := seq_of(value)) is not None:
+            found[name] = seq
     return found
 
 

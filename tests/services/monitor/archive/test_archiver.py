@@ -138,6 +138,19 @@ def test_facts_that_a_service_leads_by_or_restarts_from_are_kept(tmp_path: Path)
     staged(tmp_path, story)
 
 
+@pytest.mark.parametrize("cursor", [b"", b"x", b"9" * 5_000])
+def test_where_a_cursor_cannot_be_read_nothing_is_dropped(tmp_path: Path, cursor: bytes) -> None:
+    async def story(stage: Stage) -> None:
+        stage.streams.store(200)
+        await stage.came_to(200, led=200, snapshot=200)
+        await stage.bus.put("cursor/planner", cursor)
+        await stage.look()
+        assert stage.streams.dropped == 0
+        assert coverage(files.names_in(tmp_path), ArchiveKind.FACTS).ends == 200
+
+    staged(tmp_path, story)
+
+
 def test_no_fact_is_dropped_while_the_archive_cannot_be_written_and_then_it_catches_up(
     tmp_path: Path,
 ) -> None:
