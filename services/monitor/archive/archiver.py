@@ -30,7 +30,7 @@ from shared.runtime.damage import joined, ranges_text
 from shared.runtime.offload.contract import Lane
 from shared.runtime.process.reports import NAMES
 from shared.runtime.service import Inbox, Metric, Ports
-from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in
+from shared.runtime.shell.snapshots import UnreadableSnapshot, facts_in
 
 STREAMS = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
 OBSERVATIONS_BYTES = 48 * 1024 * 1024
@@ -265,7 +265,7 @@ class Archiver:
             return 0
         try:
             blob = await self._bus.load(name)
-            snapshot = 0 if blob is None else seq_in(blob)
+            snapshot = 0 if blob is None else facts_in(blob)[0]
         except (UnreadableSnapshot, DamagedBlob):
             snapshot = 0
         return min(led, snapshot + 1, handled + 1)

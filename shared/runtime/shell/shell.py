@@ -33,7 +33,7 @@ from shared.runtime.shell.handling import AHEAD_LIMIT_REAL_S, TIMER_SLACK_S, Han
 from shared.runtime.shell.mailbox import Mailbox
 from shared.runtime.shell.progress import Progress
 from shared.runtime.shell.quarantine import FatalFact, forget_released, quarantine_of, record_death
-from shared.runtime.shell.snapshots import UnreadableSnapshot, seq_in, unpacked
+from shared.runtime.shell.snapshots import UnreadableSnapshot, facts_in, unpacked
 from shared.runtime.shell.turns import AT_ONCE, Turns
 
 BATCH = 256
@@ -86,6 +86,8 @@ class Shell:
         self._needs_all = not (settings.allow_lost_facts or is_agent(service.name))
         self._without_snapshot = ""
         """why it replays the log from its beginning; empty: it began with a snapshot"""
+        self._snapshot_is_void = False
+        """whether the stored snapshot has facts that the stream has lost"""
         self._released: tuple[int, ...] = ()
         """facts that were released before it began, and that it has handled in their place"""
         self._cursor = 0
@@ -156,6 +158,8 @@ class Shell:
     async def _begin(self, facts: AsyncIterator[Batch]) -> None:
         """Do what the last life left undone, then accept all kinds of messages."""
         await self._perform(self._core.resume(self._clock.now()))
+        if self._snapshot_is_void:
+            await self._until_available(self._save_snapshot)
         if self._released:
             await self._until_available(self._keep_released)
         self._group.create_task(self._read(facts))
@@ -346,8 +350,9 @@ class Shell:
             self._without_snapshot = "has no snapshot"
             return
         try:
-            if self._settings.allow_lost_facts and seq_in(blob) > await self._bus.last_seq():
+            if not await self._is_of_the_stream(blob):
                 log.warning("snapshot of facts that are lost, replaying the stream")
+                self._snapshot_is_void = True
                 return
             self._handling.restore(blob)
         except UnreadableSnapshot as error:
@@ -356,6 +361,28 @@ class Shell:
             return
         self._snapshot_seq = self._handling.seq
         self._cursor = max(self._cursor, self._snapshot_seq)  # a crash may come between snapshot and cursor
+
+    async def _is_of_the_stream(self, blob: bytes) -> bool:
+        """Whether the snapshot's facts are those of the stream, as far as its last one tells.
+
+        A stream that has lost its last facts has others in their places once it has gone on. Raises Damaged
+        for these unless `allow_lost_facts` is set, UnreadableSnapshot, Unavailable.
+        """
+        seq, ids = facts_in(blob)
+        if self._settings.allow_lost_facts and seq > await self._bus.last_seq():
+            return False
+        name = self._service.name
+        if is_agent(name) or not ids or seq <= await self._bus.dropped():
+            return True
+        found = await self._bus.fetch([seq])
+        if not found or found[0].event.event_id in ids:
+            return True
+        if self._settings.allow_lost_facts:
+            return False
+        raise Damaged(
+            f"{name}'s snapshot ends with fact {seq}, and {FACTS_STREAM} at NATS has another there: it has "
+            f"lost facts, and has gone on without them. {REMEDY}"
+        )
 
     # ---- life
 

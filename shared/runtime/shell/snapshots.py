@@ -37,19 +37,24 @@ def packed(seq: int, state: object, ids: Iterable[str]) -> bytes:
 
 def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
     """What was packed, its state of this `kind`. Raises UnreadableSnapshot."""
+    snapshot = _opened(blob)
+    if snapshot.shape != _shape(kind):
+        raise UnreadableSnapshot("the state had other fields")
     try:
-        snapshot = msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot)
-        if snapshot.shape != _shape(kind):
-            raise UnreadableSnapshot("the state had other fields")
         return snapshot.seq, msgspec.msgpack.decode(snapshot.state, type=kind), snapshot.ids
-    except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableSnapshot(str(error)) from None
 
 
-def seq_in(blob: bytes) -> int:
-    """The sequence number of the last fact in the snapshot. Raises UnreadableSnapshot."""
+def facts_in(blob: bytes) -> tuple[int, list[str]]:
+    """The sequence of the last fact in the snapshot, and the ids that it has. Raises UnreadableSnapshot."""
+    snapshot = _opened(blob)
+    return snapshot.seq, snapshot.ids
+
+
+def _opened(blob: bytes) -> _Snapshot:
     try:
-        return msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot).seq
+        return msgspec.msgpack.decode(zlib.decompress(blob), type=_Snapshot)
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableSnapshot(str(error)) from None
 

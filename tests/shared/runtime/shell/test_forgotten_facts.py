@@ -45,13 +45,15 @@ def shell_on(bus: Bus, core: Restorer, settings: Settings, name: str) -> Shell:
     return Shell(service, ports, settings)
 
 
-async def life(bus: Bus, name: str = NAME, *, allow_lost_facts: bool = False) -> Restorer:
-    """The core of a life that has come so far that it leads. Raises the error by which the life ended."""
+async def life(
+    bus: Bus, name: str = NAME, *, allow_lost_facts: bool = False, upto: int = FACTS_STORED
+) -> Restorer:
+    """The core of a life that leads and knows the facts `upto`. Raises the error by which the life ended."""
     core = Restorer()
     shell = shell_on(bus, core, Settings(allow_lost_facts=allow_lost_facts), name)
     running = asyncio.create_task(shell.run())
     async with asyncio.timeout(LIMIT_S):
-        while not running.done() and not (shell.leads() and shell.seq >= FACTS_STORED):
+        while not running.done() and not (shell.leads() and shell.seq >= upto):
             await asyncio.sleep(0.01)
     if not running.done():
         running.cancel()

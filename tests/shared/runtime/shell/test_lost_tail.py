@@ -1,0 +1,47 @@
+"""A snapshot with facts that the stream has lost is not used, before and after the stream has gone on."""
+
+import pytest
+
+from schemas.base import Event
+from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.damage import Damaged
+from shared.runtime.shell.snapshots import packed
+from tests.bus_nets import JetStreamNet
+from tests.shared.runtime.shell.stages import NAME, Seen, drained
+from tests.shared.runtime.shell.test_forgotten_facts import life
+
+BEFORE = [drained(f"n-{number}") for number in range(1, 7)]
+"""of the stream as the snapshot knows it"""
+
+
+async def after_loss(live: JetStreamNet, left: list[Event]) -> JetStreamBus:
+    """A bus that has these facts, and a snapshot of `BEFORE`."""
+    bus = await live.client(NAME)
+    await bus.publish(left)
+    ids = [fact.event_id for fact in BEFORE]
+    await bus.save(NAME, packed(len(BEFORE), Seen(drained=[fact.node_id for fact in BEFORE]), ids))
+    return bus
+
+
+async def test_a_snapshot_of_lost_facts_is_replaced_where_they_may_be_lost(live: JetStreamNet) -> None:
+    bus = await after_loss(live, [*BEFORE[:4]])
+    for allow in (True, False):  # the second life is one of which nobody knows that facts were lost
+        core = await life(bus, allow_lost_facts=allow, upto=4)
+        assert core.state.drained == ["n-1", "n-2", "n-3", "n-4"]
+
+
+async def test_once_the_stream_has_gone_on_the_snapshot_is_still_of_lost_facts(live: JetStreamNet) -> None:
+    others = [drained("new-5"), drained("new-6"), drained("new-7")]
+    bus = await after_loss(live, [*BEFORE[:4], *others])
+    with pytest.raises(Damaged, match=r"snapshot ends with fact 6, and .* has another there") as found:
+        await life(bus)
+    assert "HOPYARD_ALLOW_LOST_FACTS=1" in str(found.value)
+    for allow in (True, False):
+        core = await life(bus, allow_lost_facts=allow, upto=7)
+        assert core.state.drained == ["n-1", "n-2", "n-3", "n-4", "new-5", "new-6", "new-7"]
+
+
+async def test_a_snapshot_of_facts_that_the_stream_has_is_used(live: JetStreamNet) -> None:
+    bus = await after_loss(live, [*BEFORE, drained("new-7")])
+    await bus.save(NAME, packed(6, Seen(drained=[drained("of-before").node_id]), [BEFORE[-1].event_id]))
+    assert (await life(bus, upto=7)).state.drained == ["of-before", "new-7"]
