@@ -200,7 +200,8 @@ class ConductedShell:
             case Work():
                 self._work(effect.task)
             case Send():
-                self._conductor.send(effect.sample)
+                if self.linked:
+                    self._conductor.send(effect.sample)
             case Reply():
                 wake = self._asking.pop(effect.ticket, None)
                 if wake is not None:
