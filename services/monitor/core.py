@@ -202,7 +202,7 @@ class Monitor:
         if record is None or record.present is None or limit_s is None:
             return
         started_at = record.present.started_at
-        deadline = started_at + limit_s - record.run_s
+        deadline = started_at + max(limit_s - record.run_s, 0.0)
         if started_at < self._listens_since:
             deadline = max(deadline, self._listens_since + self._lease_s)
         self._deadlines[record.job_id] = deadline

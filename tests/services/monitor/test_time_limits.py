@@ -19,6 +19,7 @@ from tests.fact_builders import (
     in_queue,
     joined,
     lost,
+    preempted,
     start_ordered,
     started,
     worker_started,
@@ -117,3 +118,23 @@ def test_a_job_whose_end_is_published_does_not_fail_for_its_limit() -> None:
     assert isinstance(end.event, JobCompleted)
     assert world.monitor.wake(100.0) == []  # the completion is not back from the stream
     assert world.monitor.next_wakeup() is None
+
+
+def test_a_job_that_ran_beyond_its_limit_while_the_monitor_was_down_fails_as_it_starts_again() -> None:
+    ran_on = (preempted(at=400.0), start_ordered(at=410.0, place="again"), worker_started(place="again"))
+
+    async def story() -> None:
+        bus = MemoryBus(LoopClock())
+        await bus.publish(RUNS)
+        await asyncio.sleep(420)
+        await bus.publish(ran_on)
+        living = asyncio.create_task(monitor_on(bus).run())
+        await asyncio.sleep(80)
+        await bus.publish([started(at=500.0, place="again")])
+        await asyncio.sleep(0.5)
+        assert not living.done(), living
+        assert ends_in(bus) == [JobFailed]
+        living.cancel()
+        await asyncio.wait([living])
+
+    run(story)
