@@ -157,7 +157,7 @@ class State(Protocol):
     async def delete(self, key: str) -> None: ...
 
     async def save(self, name: str, blob: bytes) -> None:
-        """Write a blob of any size."""
+        """Write a blob of any size. Raises Unavailable, also if another instance saves one meanwhile."""
         ...
 
     async def load(self, name: str) -> bytes | None:

@@ -22,6 +22,8 @@ SERVER_ERROR = 500
 PART_BYTES = 128 * 1024
 ROLLUP = {"Nats-Rollup": "sub"}
 """header by which a message replaces all others of its subject"""
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+"""header by which a message is refused unless the last one of its subject has this sequence; 0: none"""
 
 
 class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,12 +41,13 @@ class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def write(js: JetStreamContext, name: str, writer: int, blob: bytes) -> None:
-    """Write a blob in the place of the one before it. Raises what NATS raises.
+    """Write a blob in the place of the one before it, or of none that another has written meanwhile.
 
     `writer`: a number that no other process which may write the blob has. Each writes its parts to two
-    subjects in turn, and first removes what a write that was cut off has left there.
+    subjects in turn, and first removes what a write that was cut off has left there. Raises what NATS raises:
+    APIError with WRONG_LAST_SEQUENCE if another has written meanwhile.
     """
-    before = await _nuid_of(js, name)
+    before, expected = await _before(js, name)
     one, other = (f"{_encoded(name)}-{writer}-{turn}" for turn in range(2))
     nuid = other if before == one else one
     await _remove_parts(js, nuid)
@@ -60,18 +63,25 @@ async def write(js: JetStreamContext, name: str, writer: int, blob: bytes) -> No
         mtime=datetime.now(UTC).isoformat(),
         digest=DIGEST + urlsafe_b64encode(hashlib.sha256(blob).digest()).decode(),
     )
-    await js.publish(_meta_subject(name), msgspec.json.encode(meta), headers=ROLLUP)
+    await js.publish(_meta_subject(name), msgspec.json.encode(meta), headers=ROLLUP | expected)
     if before:
         await _remove_parts(js, before)
 
 
-async def _nuid_of(js: JetStreamContext, name: str) -> str:
-    """Empty: there is no such blob, or what it consists of cannot be read."""
+async def _before(js: JetStreamContext, name: str) -> tuple[str, dict[str, str]]:
+    """Of the stored blob: the name of its parts' subject, and the header that expects it in its place.
+
+    The name is empty if there is no such blob, or what it consists of cannot be read.
+    """
     try:
         found = await _described(js, name)
-        return msgspec.json.decode(found.data or b"", type=_Meta).nuid if found is not None else ""
-    except (DamagedBlob, ValueError):
-        return ""
+    except DamagedBlob:
+        return "", {}  # the server cannot read the message, and does not say where it is
+    expected = {EXPECTED: str((found.seq or 0) if found is not None else 0)}
+    try:
+        return msgspec.json.decode(found.data or b"", type=_Meta).nuid if found is not None else "", expected
+    except ValueError:
+        return "", expected
 
 
 async def _remove_parts(js: JetStreamContext, nuid: str) -> None:

@@ -7,7 +7,7 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.errors import APIError
 
 from schemas.subjects import AGENT, state_subject
-from shared.runtime.bus.contract import Conflict
+from shared.runtime.bus.contract import Conflict, Unavailable
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
@@ -68,8 +68,13 @@ class JetStreamState:
                 await self.put(f"snapshot/{name}", blob)
             return
         with unavailable(f"save {name}"):
-            async with asyncio.timeout(BLOB_TIMEOUT_S):
-                await blobs.write(self._connection.js, name, self._connection.settings.instance, blob)
+            try:
+                async with asyncio.timeout(BLOB_TIMEOUT_S):
+                    await blobs.write(self._connection.js, name, self._connection.settings.instance, blob)
+            except APIError as error:
+                if error.err_code in WRONG_REVISION:
+                    raise Unavailable(f"save {name}: another instance has saved one meanwhile") from None
+                raise
 
     async def load(self, name: str) -> bytes | None:
         if self._is_agents(name):
@@ -90,7 +95,7 @@ class JetStreamState:
 def _headers(expected: int | None, ttl_s: float | None) -> dict[str, str]:
     headers = {}
     if expected is not None:
-        headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        headers[blobs.EXPECTED] = str(expected)
     if ttl_s is not None:
         headers["Nats-TTL"] = f"{math.ceil(max(ttl_s, TTL_MIN_S) * 1000)}ms"
     return headers

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+import msgspec
 import pytest
 from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg
@@ -127,6 +128,25 @@ async def test_a_save_that_is_cut_off_leaves_nothing_after_the_next(live: JetStr
     assert await bus.load("planner") == blob
 
 
+async def test_a_leader_that_slept_in_a_save_does_not_put_its_blob_in_the_place_of_a_newer_one(
+    live: JetStreamNet,
+) -> None:
+    """Facts between the two may have been trimmed meanwhile."""
+    slept, leader = await live.client(), await live.client("next")
+    await slept.save("planner", b"old")
+
+    async def lead() -> None:
+        leader._connection.settings = msgspec.structs.replace(leader._connection.settings, instance=2)
+        await leader.save("planner", b"newer")
+
+    slept._connection.js = cast(JetStreamContext, Replacing(slept._connection.js, lead))
+    with pytest.raises(Unavailable, match="another instance has saved one meanwhile"):
+        await slept.save("planner", b"late")
+    assert await leader.load("planner") == b"newer"
+    await slept.save("planner", b"next")
+    assert await leader.load("planner") == b"next"
+
+
 async def test_the_ordinary_tools_read_a_blob(live: JetStreamNet) -> None:
     bus = await live.client()
     await bus.save("planner", b"state")
@@ -150,10 +170,10 @@ class CutOff:
 
 
 class Replacing:
-    """JetStream, with the blob replaced between the first look at what it is and the reading of its parts."""
+    """JetStream, with the blob replaced after the first look at what it is."""
 
     def __init__(self, js: JetStreamContext, replace: Callable[[], Awaitable[None]]) -> None:
-        self.get_msg = js.get_msg
+        self.get_msg, self.publish, self.purge_stream = js.get_msg, js.publish, js.purge_stream
         self._get_last_msg = js.get_last_msg
         self._replace: Callable[[], Awaitable[None]] | None = replace
 
