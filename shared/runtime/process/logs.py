@@ -4,7 +4,8 @@ import contextlib
 import io
 import logging
 import sys
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, TextIO
 
@@ -17,6 +18,10 @@ from shared.domain.controls import escaped
 
 UNPARSED_MAX = 20
 """lines that are logged within `WITHIN_S` about requests that are no HTTP"""
+SAME_MAX = 100
+"""warnings and errors of one event that are logged within `WITHIN_S`; agents and clients may cause more"""
+EVENTS_KNOWN = 1_000
+"""events whose lines are counted at a time"""
 WITHIN_S = 60.0
 
 Line = Mapping[str, Any]
@@ -40,7 +45,7 @@ def configure_logs(
 
     level = getattr(logging, settings.log_level.upper())
     structlog.configure(
-        processors=[heard, *_enrichers(service), *_renderers(settings.log_format)],
+        processors=[_Repeated(), heard, *_enrichers(service), *_renderers(settings.log_format)],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(_LossyStream(sys.stderr)),
         cache_logger_on_first_use=False,
@@ -48,6 +53,34 @@ def configure_logs(
     forward = _Forward()
     forward.addFilter(_Unparsed())
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[forward], force=True)
+
+
+class _Repeated:
+    """Drops warnings and errors of an event that was logged SAME_MAX times; the next one says how many."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._times: dict[str, deque[float]] = {}
+        self._dropped: Counter[str] = Counter()
+
+    def __call__(
+        self, _: WrappedLogger, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        """Raises DropEvent."""
+        if method in {"debug", "info"}:
+            return event
+        name, now = str(event["event"]), self._now()
+        if name not in self._times and len(self._times) >= EVENTS_KNOWN:
+            self._times.clear()
+            self._dropped.clear()
+        times = self._times.setdefault(name, deque(maxlen=SAME_MAX))
+        if len(times) == SAME_MAX and now - times[0] < WITHIN_S:
+            self._dropped[name] += 1
+            raise structlog.DropEvent
+        times.append(now)
+        if dropped := self._dropped.pop(name, 0):
+            event["not_logged_before"] = dropped
+        return event
 
 
 def _enrichers(service: str) -> list[Processor]:

@@ -1,4 +1,6 @@
+import contextlib
 import logging
+from collections import Counter
 from typing import Literal
 
 import msgspec
@@ -6,7 +8,7 @@ import pytest
 import structlog
 
 from schemas.settings import Settings
-from shared.runtime.process.logs import configure_logs
+from shared.runtime.process.logs import EVENTS_KNOWN, SAME_MAX, WITHIN_S, _Repeated, configure_logs
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -92,3 +94,35 @@ def test_what_a_user_wrote_does_not_control_the_terminal(
         assert "\\nends" in said
     else:
         assert msgspec.json.decode(said.splitlines()[0])["event"] == event
+
+
+def test_a_warning_without_end_is_logged_some_times_a_minute_and_the_rest_is_counted() -> None:
+    now, kept = 0.0, []
+    repeated = _Repeated(lambda: now)
+
+    def log(method: str, event: str) -> None:
+        with contextlib.suppress(structlog.DropEvent):
+            kept.append(repeated(None, method, {"event": event}))
+
+    for _ in range(3 * SAME_MAX):
+        log("warning", "malformed message")
+    log("warning", "another")
+    assert kept == [*[{"event": "malformed message"}] * SAME_MAX, {"event": "another"}]
+    now = WITHIN_S
+    log("warning", "malformed message")
+    assert kept[-1] == {"event": "malformed message", "not_logged_before": 2 * SAME_MAX}
+    log("warning", "malformed message")
+    assert kept[-1] == {"event": "malformed message"}
+    for number in range(2 * EVENTS_KNOWN):
+        log("error", f"a library's own words {number}")
+    assert len(kept) == SAME_MAX + 3 + 2 * EVENTS_KNOWN
+    assert len(repeated._times) <= EVENTS_KNOWN
+
+
+def test_what_is_logged_often_as_information_is_all_there(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs(Settings())
+    for _ in range(2 * SAME_MAX):
+        structlog.get_logger().info("job started")
+        structlog.get_logger().warning("malformed message")
+    events = Counter(line["event"] for line in _lines(capsys))
+    assert events == {"job started": 2 * SAME_MAX, "malformed message": SAME_MAX}
