@@ -93,7 +93,10 @@ class State(msgspec.Struct, kw_only=True):
     claims: Claims = msgspec.field(default_factory=Claims)
     restarts: RestartTimes = msgspec.field(default_factory=RestartTimes)
     moves_from: float = 0.0
-    """cluster time from which the restart budget allows moves again (see `staying`)"""
+    """cluster time from which the restart budget allows moves again, if `paying_gpus` remain usable (see
+    `staying`)"""
+    paying_gpus: int = 0
+    """GPUs that were usable at the last plan while moves were to be paid back; 0: there was none"""
     opened_round: int = -1
     """the last round the profiler opened"""
     opened_at: float | None = None

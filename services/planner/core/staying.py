@@ -66,7 +66,7 @@ def _holder(placement: Placement) -> str:
 
 
 def _within_limits(state: State, at: float, settings: Settings) -> Stays:
-    paid_at = state.moves_from if settings.restart_share_max < 1 else at
+    paid_at = _paid_at(state, at) if settings.restart_share_max < 1 else at
     found, until = {}, math.inf
     longest_s = settings.minimum_run_restarts * state.restarts.at_most_s(settings.restart_prior_s)
     for job_id, placement_id in state.claims.of_job.items():
@@ -91,14 +91,27 @@ def _has_run_for(job: TrackedJob, seconds: float, at: float) -> bool:
 
 def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
     """Before a plan is folded: forbid further moves until what it costs running jobs is paid back."""
-    if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
+    if plan.token < state.token or settings.restart_share_max >= 1:
         return
-    spent = _spent(state, plan, settings)
-    if not spent:
+    spent = _spent(state, plan, settings) if plan.kind is PlanKind.FIRST else 0.0
+    gpus = _usable_gpus(state) if spent or state.moves_from > plan.at else 0
+    if not gpus:
         return
-    gpus = sum(known.node.gpus for known in state.nodes.values() if known.usable)
-    if gpus:
+    state.moves_from, state.paying_gpus = _paid_at(state, plan.at), gpus
+    if spent:
         state.moves_from = max(state.moves_from, plan.at) + spent / (settings.restart_share_max * gpus)
+
+
+def _paid_at(state: State, at: float) -> float:
+    """When what plans cost is paid back: since nodes left or came, fewer or more GPUs pay."""
+    left_s, paying = state.moves_from - at, state.paying_gpus
+    if left_s <= 0 or not paying or (gpus := _usable_gpus(state)) in (0, paying):
+        return state.moves_from
+    return at + left_s * paying / gpus
+
+
+def _usable_gpus(state: State) -> int:
+    return sum(known.node.gpus for known in state.nodes.values() if known.usable)
 
 
 def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
