@@ -22,6 +22,7 @@ from schemas.events import JobCompleted, PlanPublished, PolicyChosen
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from tests.live.live_builders import QUICK, all_ended, stack_and_client, submit_all
+from tests.live.replayed import unlike_a_replay
 from tests.stack_watch import LIMIT_S, LOOK_AFTER_S, Seconds, busy, log_of, until
 
 
@@ -110,7 +111,7 @@ def busy_or(ended: Callable[[StatusView], bool]) -> Callable[[StatusView], bool]
 
 
 async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(tmp_path: Path) -> None:
-    async with stack_and_client(tmp_path, speed=QUICK) as (stack, client):
+    async with stack_and_client(tmp_path, speed=QUICK, snapshot_every="30") as (stack, client):
         count = await submit_all(client)
         agent = next(name for name in stack.ports if name.startswith("agent-"))
         victims: list[tuple[str, Callable[[], Awaitable[None]]]] = [
@@ -125,6 +126,7 @@ async def test_every_part_is_killed_in_turn_under_load_and_every_job_completes(t
             await slay()
         await until(client, all_ended(count))
         events = await log_of(client)
+        assert await unlike_a_replay(stack, client) == []
     assert_ended_well(events, count)
 
 
