@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed
+from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed, worded
 from hopyard.local.threads import ONE_THREAD
 from hopyard.show import streams
 from hopyard.show.terminal import complain, say
@@ -32,7 +32,7 @@ LIBRARY_S_OWN = "Value error, "
 OF_FILES = frozenset(
     {
         *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO),
-        *(errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
     }
 )
 """errors of a folder or a disk that refuses what a command writes or reads: the user has to repair it"""
@@ -205,8 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.errno not in OF_FILES or not error.strerror:
             raise
-        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        complain(f"{where}{error.strerror.lower()}", REFUSED, as_json=as_json)
+        complain(worded(error), REFUSED, as_json=as_json)
 
 
 def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:

@@ -10,6 +10,7 @@
 130  interrupted
 """
 
+import errno
 import os
 
 from shared.runtime.damage import leaf_of
@@ -48,6 +49,8 @@ PACKAGES = {
 """what to install for a library that is imported when it is needed, by the name of its module"""
 EXTRAS = dict.fromkeys(("markdown_it", "matplotlib"), "lab")
 """the extra that has it, where one does"""
+HERE = "the current folder"
+"""the only file of which the system says without a name that it is not there: it was deleted meanwhile"""
 
 
 class Failure(Exception):
@@ -115,3 +118,10 @@ def not_installed(error: BaseException) -> NotInstalled | None:
             return NotInstalled(not_there(library, PACKAGES[library], EXTRAS.get(library, "")))
         came_from = came_from.__cause__
     return None
+
+
+def worded(error: OSError) -> str:
+    """The file that the error is about, if it names one, and what is wrong with it."""
+    unnamed = HERE if error.errno == errno.ENOENT else ""
+    place = os.fsdecode(error.filename) if error.filename else unnamed
+    return ": ".join(filter(None, (place, (error.strerror or str(error)).lower())))

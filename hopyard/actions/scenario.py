@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import fields
 
-from hopyard.failures import Invalid, not_installed
+from hopyard.failures import Invalid, not_installed, worded
 from hopyard.local.processes import Say
 from loadgen import scenarios
 from loadgen.catalogue.files import read_catalogue
@@ -160,5 +160,7 @@ def valid(load: Callable[[], T]) -> T:
     """The result of `load` on a user's file. Raises Invalid."""
     try:
         return load()
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         raise Invalid(str(error)) from None
+    except OSError as error:
+        raise Invalid(worded(error)) from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from hopyard.api.client import ApiRefusal, Client
-from hopyard.failures import Failure, Unanswered, Unreachable
+from hopyard.failures import HERE, Failure, Unanswered, Unreachable
 from hopyard.local.credentials import this_user
 from hopyard.show.columns import Column, Listing
 from hopyard.show.tables import facts_table
@@ -70,9 +70,9 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
     try:
         folder = os.fsencode(Path.cwd()).decode()  # as UTF-8, which nodes use, whatever this shell uses
     except OSError as error:
-        raise Failure(f"the current folder: {(error.strerror or str(error)).lower()}") from None
+        raise Failure(f"{HERE}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
-        raise Failure("the current folder: its name is not UTF-8; name a `working_directory`") from None
+        raise Failure(f"{HERE}: its name is not UTF-8; name a `working_directory`") from None
     say(f"to be run in {folder}; `working_directory` in the job file names another folder")
     return [
         (file, msgspec.structs.replace(job, working_directory=folder) if job in without else job)

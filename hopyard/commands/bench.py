@@ -14,6 +14,7 @@ from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
 from hopyard.show.terminal import say, show
+from shared.runtime.disk import make_folder
 
 if TYPE_CHECKING:
     from hopyard.lab.bench.growth import Growth
@@ -251,7 +252,7 @@ def _measure(chosen: Sequence[Subject], run: "BenchRun", *, as_json: bool, out: 
     from hopyard.lab.bench.suite import measured  # noqa: PLC0415 - brings every service
     from hopyard.lab.bench.tables import report_table  # noqa: PLC0415 - as above
 
-    run.data.mkdir(parents=True, exist_ok=True)
+    make_folder(run.data)
     machine, done = machine_facts(run.data), list[Benchmark]()
     try:
         for one in measured(chosen, run):

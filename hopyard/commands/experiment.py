@@ -15,6 +15,7 @@ from hopyard.commands.options import AsJson, Columns, Scenario, Trace, located
 from hopyard.failures import Invalid
 from hopyard.show.terminal import put, say, show_json
 from hopyard.show.ticker import Ticker
+from shared.runtime.disk import make_folder
 
 if TYPE_CHECKING:
     from hopyard.lab.experiments.baselines import Contender
@@ -287,7 +288,7 @@ def _perform(
 
     folder = out or FOLDER / name / options.folder()
     refuse_other(folder, options.about())
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     machine = machine_facts(folder)
     plan = Plan(
         name=name,

@@ -33,9 +33,9 @@ def naming(path: Path) -> Iterator[None]:
         raise
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Raises OSError: NotADirectoryError, not FileExistsError, where something else is there."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+        folder.mkdir(mode, parents=True, exist_ok=True)
+    except FileExistsError as error:  # of a folder above, too
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None

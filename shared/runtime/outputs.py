@@ -1,10 +1,10 @@
 """Writes files that a user named: the whole of a file or nothing. Links stay links, pipes and devices too."""
 
+import contextlib
 import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,7 +26,7 @@ def place_of(path: Path) -> Path | None:
     return Path(os.path.realpath(path)) if stat.S_ISREG(there.st_mode) else None
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """A context with the file, to be written. Unless it ends well, what was there stays. Raises OSError."""
     place = place_of(path)
@@ -34,7 +34,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         yield out
 
 
-@contextmanager
+@contextlib.contextmanager
 def _beside(place: Path) -> Iterator[BinaryIO]:
     draft = place.with_name(f".hopyard-{secrets.token_hex(8)}")
     try:
@@ -45,10 +45,12 @@ def _beside(place: Path) -> Iterator[BinaryIO]:
         draft.replace(place)
     except OSError as error:
         if str(error.filename) == str(draft):
-            error.filename, error.filename2 = str(place), None
+            error.filename = str(place)
+            del error.filename2
         raise
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # as of a read-only disk, which would be said of the draft
+            draft.unlink()
 
 
 def write(path: Path, data: bytes) -> None:

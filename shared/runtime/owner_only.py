@@ -1,7 +1,6 @@
 """Files and folders that only their owner can read: what a stack stores, and its credentials."""
 
 import contextlib
-import errno
 import os
 import secrets
 import stat
@@ -9,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from shared.runtime.disk import sync
+from shared.runtime import disk
 
 FOLDER, FILE = 0o700, 0o600
 PASSED = 0o711
@@ -25,7 +24,7 @@ class Exposed(OSError):
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
     """Make the folder, or close it to other accounts. Raises Exposed if another account owns it."""
-    folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+    disk.make_folder(folder, FOLDER)
     found = folder.stat()
     if found.st_uid != os.geteuid():
         raise Exposed(f"{folder} belongs to another account; it holds credentials of this one")
@@ -35,10 +34,7 @@ def make_folder(folder: Path, mode: int = FOLDER) -> None:
 
 def make_parents(path: Path) -> None:
     """Make the folders that are to hold the path. Raises NotADirectoryError if a file is in their way."""
-    try:
-        path.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+    disk.make_folder(path.parent, FOLDER)
 
 
 def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
@@ -56,9 +52,10 @@ def write(path: Path, data: bytes, *, lasting: bool = True) -> None:
                 os.fsync(file.fileno())
         draft.replace(path)
         if lasting:
-            sync(path.parent)
+            disk.sync(path.parent)
     except BaseException as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # as of a read-only disk, which would be said of the draft
+            draft.unlink()
         if isinstance(error, OSError):
             error.filename = str(path)
         raise

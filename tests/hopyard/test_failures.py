@@ -136,6 +136,49 @@ def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard) -> None:
     assert why in {"operation not permitted", "permission denied"}
 
 
+FOLDERS = ["compare --scenario tiny --policies fifo --out", "bench simulation --data", "demo --keep"]
+"""commands that make the folder which is named last"""
+
+
+@pytest.mark.parametrize("command", FOLDERS)
+@pytest.mark.parametrize("below", ["", "/own"])
+def test_a_link_that_leads_nowhere_is_no_directory(
+    hopyard: Hopyard, tmp_path: Path, command: str, below: str
+) -> None:
+    (tmp_path / "link").symlink_to("nowhere/at/all")
+    ran = hopyard(*command.split(), f"link{below}")
+    assert ran.code in {1, 2}
+    where, _, why = ran.err.splitlines()[-1].rpartition(": ")
+    assert where.startswith("hopyard: link")
+    assert why.lower() == "not a directory"
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs Linux's /proc, where nothing can be made")
+@pytest.mark.parametrize("command", [*FOLDERS, "simulate --scenario tiny --policy fifo --events"])
+def test_a_place_where_nothing_can_be_made_is_named(hopyard: Hopyard, command: str) -> None:
+    """There the system says of the new file or folder that it does not exist."""
+    ran = hopyard(*command.split(), "/proc/self/own")
+    assert ran.code in {1, 2}
+    assert ran.err.splitlines()[-1].lower() == "hopyard: /proc/self/own: no such file or directory"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ps", "token list", "restart", "simulate --policy own.py:Own", "up --cluster tiny", "node admit own"],
+)
+def test_in_a_folder_that_was_deleted_a_command_says_so(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ran = hopyard(*command.split())
+    monkeypatch.chdir(tmp_path)
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1] == "hopyard: the current folder: no such file or directory"
+
+
 @pytest.mark.parametrize(
     "command", ["up --data", "credentials", "demo --keep", "token create --user ada --file"]
 )

@@ -20,7 +20,7 @@ from hopyard.failures import Failure
 from hopyard.lab.report.verdicts import Verdict
 from schemas.base import Message
 from shared.runtime import outputs
-from shared.runtime.disk import naming
+from shared.runtime.disk import make_folder, naming
 
 FIGURES = "figures.json"
 TABLE = "figures.csv"
@@ -115,7 +115,7 @@ def write(folder: Path, report: Report, written: Written) -> list[Path]:
 
 def _written(folder: Path, report: Report, written: Written) -> list[Path]:
     plots = folder / "plots"
-    plots.mkdir(parents=True, exist_ok=True)
+    make_folder(plots)
     pictures = [part for part in report.parts if isinstance(part, Picture)]
     for picture in pictures:
         outputs.write(plots / f"{picture.name}.png", picture.png)

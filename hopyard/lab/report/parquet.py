@@ -23,6 +23,7 @@ from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import PlanRow, PointRow, Simulated
 from schemas.accuracy import Execution
 from schemas.results import JobResult
+from shared.runtime.disk import make_folder
 from shared.runtime.interruption import interruptible
 
 Cell = str | float | int | None
@@ -53,7 +54,7 @@ KINDS: Mapping[str, tuple[type[msgspec.Struct], Callable[[Simulated], Iterator[m
 
 def write(folder: Path, finished: Sequence[Finished]) -> None:
     """Run after run: only one run's rows are objects at a time, those before it are columns."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for name, (row_kind, rows_of) in KINDS.items():
         columns = _columns(row_kind)
         with interruptible(), duckdb.connect() as table:

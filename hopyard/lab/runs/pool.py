@@ -21,7 +21,7 @@ from hopyard.lab.runs.cache import SUFFIX, kept_at, name_of
 from hopyard.lab.runs.trials import Outcome, Simulation, Trial
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
-from shared.runtime.disk import naming
+from shared.runtime.disk import make_folder, naming
 
 LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
@@ -48,7 +48,7 @@ class TrialPool:
 
     async def run(self, trials: Sequence[Trial]) -> list[TrialRun]:
         """Run the trials; results come in their order, and equal trials are run once."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         paths = {self._path(trial): trial for trial in trials}
         missing = {path: trial for path, trial in paths.items() if self._lacks(path, trial)}
         self._ticker.say(f"{len(paths)} runs, {len(paths) - len(missing)} of them kept from before")

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,6 +114,19 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, write: Wr
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     for path in (tmp_path / "gone" / "result", tmp_path, loop):
-        with pytest.raises(OSError, match=str(path)):
+        with pytest.raises(OSError, match=f"'{path}'$"):
             write(path, b"data")
     assert loop.is_symlink()
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_read_only_disk_is_said_of_the_file_and_not_of_its_draft(tmp_path: Path, write: Write) -> None:
+    """There even a draft that is not there cannot be deleted."""
+    mounts = ("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path)
+    if os.geteuid() or subprocess.run(mounts, check=False).returncode:
+        pytest.skip("needs to mount a disk")
+    try:
+        with pytest.raises(OSError, match=f"'{tmp_path}/result'$"):
+            write(tmp_path / "result", b"data")
+    finally:
+        subprocess.run(("umount", tmp_path), check=True)
