@@ -83,7 +83,7 @@ def _place(token: str, sort: JobSorting) -> Place:
     try:
         made_for, place = msgspec.json.decode(token.encode(), type=tuple[JobSorting, Place])
     except (msgspec.DecodeError, UnicodeError):
-        raise InvalidPage("after: this is not a token of an earlier page") from None
+        raise InvalidPage("this is no page token; give `next` of the page before") from None
     if made_for is not sort:
-        raise InvalidPage(f"after: this token is of a page in the order {made_for}")
+        raise InvalidPage(f"this token is of a page in the order {made_for}")
     return place

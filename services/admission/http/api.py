@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -42,6 +43,7 @@ from schemas.views import (
     NodePage,
     PolicyChoice,
     PolicyPage,
+    Problem,
     SettingsView,
     StatusView,
     Submitted,
@@ -219,7 +221,8 @@ class Api:
             after=position_of(wanted.after),
             limit=wanted.limit,
         )
-        page = await self._monitor(question, JobPage)
+        refused = problems.conflict if wanted.after is None else partial(problems.invalid, "$.after")
+        page = await self._monitor(question, JobPage, refused)
         return answer(msgspec.structs.replace(page, next=token_of(page.next)))
 
     async def show_job(self, request: web.Request) -> web.Response:
@@ -253,7 +256,8 @@ class Api:
     # ---- the whole cluster
 
     async def list_runs(self, request: web.Request) -> web.Response:
-        return answer(await self._found(ListRuns(job_id=_id(request, JobId, "job")), RunPage))
+        question = ListRuns(job_id=_id(request, JobId, "job"))
+        return answer(await self._monitor(question, RunPage, problems.not_found))
 
     async def list_summaries(self, request: web.Request) -> web.Response:
         wanted = _query(request, SummariesQuery)
@@ -268,7 +272,8 @@ class Api:
         return answer(await self._monitor(ListPlans(limit=wanted.limit), PlanPage))
 
     async def show_plan(self, request: web.Request) -> web.Response:
-        return answer(await self._found(ShowPlan(plan_id=_id(request, PlanId, "plan")), PlanDetail))
+        question = ShowPlan(plan_id=_id(request, PlanId, "plan"))
+        return answer(await self._monitor(question, PlanDetail, problems.not_found))
 
     # ---- nodes, status, policy
 
@@ -499,19 +504,13 @@ class Api:
             raise Refusal(problems.failed(f"the {service} failed at this: {reply.reason}"))
         return reply
 
-    async def _found(self, question: Question, kind: type[M]) -> M:
-        """The monitor's reply about one thing. Raises Refusal, Unavailable."""
+    async def _monitor(
+        self, question: Question, kind: type[M], refused: Callable[[str], Problem] = problems.conflict
+    ) -> M:
+        """The monitor's reply. Raises Unavailable; Refusal, with what `refused` makes of the reason."""
         reply = await self._asked(question)
         if isinstance(reply, Refused):
-            raise Refusal(problems.not_found(reply.reason))
-        assert isinstance(reply, kind)
-        return reply
-
-    async def _monitor(self, question: Question, kind: type[M]) -> M:
-        """The monitor's reply. Raises Refusal, Unavailable."""
-        reply = await self._asked(question)
-        if isinstance(reply, Refused):
-            raise Refusal(problems.conflict(reply.reason))
+            raise Refusal(refused(reply.reason))
         assert isinstance(reply, kind)
         return reply
 
@@ -545,10 +544,10 @@ def _id(request: web.Request, kind: type[K], what: str) -> K:
 
 
 def _key(request: web.Request) -> str:
-    """The submitter's idempotency key; without one every submission is new."""
-    key = request.headers.get(KEY)
-    if key is None:
+    """The submitter's idempotency key; without one every submission is new. Raises Refusal."""
+    keys = request.headers.getall(KEY, ())
+    if not keys:
         return uuid.uuid4().hex
-    if fault := key_fault(key):
+    if fault := "is given more than once" if len(keys) > 1 else key_fault(keys[0]):
         raise Refusal(problems.malformed(fault, KEY))
-    return key
+    return keys[0]

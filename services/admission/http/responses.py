@@ -45,6 +45,5 @@ def position_of(token: str | None) -> str | None:
     try:
         return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise Refusal(
-            problems.malformed("is not a page token; give `next` of the page before", "$.after")
-        ) from None
+        reason = "this is no page token; give `next` of the page before"
+        raise Refusal(problems.invalid("$.after", reason)) from None

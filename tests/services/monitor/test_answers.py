@@ -247,7 +247,7 @@ def test_jobs_come_in_the_order_asked_for_on_one_page_or_on_many(
 def test_a_token_of_another_order_is_refused() -> None:
     token = page(five_jobs(), ListJobs(limit=1)).next
     reply = five_jobs().ask(ListJobs(sort=JobSorting.NEWEST, after=token))
-    assert reply == Refused(reason="after: this token is of a page in the order submitted")
+    assert reply == Refused(reason="this token is of a page in the order submitted")
 
 
 @pytest.mark.parametrize("limit", [-5, 0, 1])
@@ -265,7 +265,7 @@ def test_a_page_has_a_largest_size() -> None:
 @pytest.mark.parametrize("token", ["", "?", "[1]", '["age", [0, 0, "a"]]', '["newest", [0, 0]]'])
 def test_a_made_up_page_token_is_refused(token: str) -> None:
     assert World().ask(ListJobs(after=token)) == Refused(
-        reason="after: this is not a token of an earlier page"
+        reason="this is no page token; give `next` of the page before"
     )
 
 

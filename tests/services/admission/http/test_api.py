@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from multidict import CIMultiDict
 
 from schemas.base import Message, Question
 from schemas.cluster import Node
@@ -95,6 +96,14 @@ async def test_a_key_that_the_document_forbids_is_refused(key: str) -> None:
     async with serving() as api:
         answer = await api.submit(key)
         assert (answer["status"], answer["field"]) == (400, "Idempotency-Key")
+
+
+async def test_two_keys_are_refused_since_one_alone_would_count() -> None:
+    async with serving() as api:
+        headers = CIMultiDict([("Idempotency-Key", "one"), ("Idempotency-Key", "two")])
+        body, _ = await api.call("POST", "/v1/jobs", 400, json=job_body(), headers=headers)
+        assert (body["field"], body["detail"]) == ("Idempotency-Key", "is given more than once")
+        assert await api.bus.last_seq() == 0
 
 
 @pytest.mark.parametrize(
@@ -343,7 +352,8 @@ async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
         ("limit=many", 422, "$.limit"),
         ("project=UP", 422, "$.project"),
         ("sort=age", 422, "$.sort"),
-        ("after=!!", 400, "$.after"),
+        ("after=!!", 422, "$.after"),
+        ("after=b3RoZXI=", 422, "$.after"),  # which the monitor refuses
         ("state=queued&state=running", 422, "$.state"),
         ("limit=1&limit=1", 422, "$.limit"),
     ],
