@@ -17,12 +17,16 @@ from schemas.settings import Settings
 from shared.domain.controls import escaped
 
 UNPARSED_MAX = 20
-"""lines that are logged within `WITHIN_S` about requests that are no HTTP"""
+"""lines that are logged within `WITHIN_S` about requests that cannot be read"""
 SAME_MAX = 100
 """warnings and errors of one event that are logged within `WITHIN_S`; agents and clients may cause more"""
 EVENTS_KNOWN = 1_000
 """events whose lines are counted at a time"""
 WITHIN_S = 60.0
+OF_REQUESTS = "aiohttp.http_exceptions"
+"""module of the errors of requests that are no HTTP"""
+OF_BODIES = "RequestPayloadError"
+"""name of the error of a body that is not encoded as its request says"""
 
 Line = Mapping[str, Any]
 """the event, and its keys"""
@@ -142,9 +146,10 @@ class _Forward(logging.Handler):
 
 
 class _Unparsed(logging.Filter):
-    """Logs a request that is no HTTP by the type of its error alone, and only so many within a minute.
+    """Logs a request that cannot be read by the type of its error alone, and only so many within a minute.
 
-    aiohttp would log the line at fault, which may hold a token; and any client can send any number.
+    aiohttp would log the line at fault, which may hold a token, or a traceback; and any client, also one
+    without a token, can send any number.
     """
 
     def __init__(self) -> None:
@@ -153,7 +158,7 @@ class _Unparsed(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if type(error).__module__ != "aiohttp.http_exceptions":
+        if type(error).__module__ != OF_REQUESTS and type(error).__name__ != OF_BODIES:
             return True
         full = len(self._times) == UNPARSED_MAX
         if full and record.created - self._times[0] < WITHIN_S:

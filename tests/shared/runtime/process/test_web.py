@@ -224,18 +224,34 @@ async def test_a_server_whose_start_is_cancelled_listens_no_more(turns: int) -> 
     await (await listen(web.Application(), "127.0.0.1", port)).close()
 
 
+@pytest.mark.parametrize(
+    ("request_", "status", "logged"),
+    [
+        (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-secret\x01\r\n\r\n",
+            b"400",
+            "Error handling request from 127.0.0.1: BadHttpMessage",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\nContent-Encoding: gzip\r\n\r\na-secret",
+            b"404",
+            "Unhandled exception: RequestPayloadError",
+        ),
+    ],
+)
 async def test_a_malformed_request_is_logged_without_its_content(
-    site: Web, capsys: pytest.CaptureFixture[str]
+    site: Web, capsys: pytest.CaptureFixture[str], request_: bytes, status: bytes, logged: str
 ) -> None:
-    """A token with a control character is one: the library would log the header."""
+    """A token with a control character is one: the library would log the header; of a body, a traceback."""
     configure_logs(Settings())
     for _ in range(2 * UNPARSED_MAX):
         reader, writer = await asyncio.open_connection("127.0.0.1", site.site.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a-secret\x01\r\n\r\n")
-        assert (await reader.readline()).split()[1] == b"400"
+        writer.write(request_)
+        assert (await reader.readline()).split()[1] == status
+        await reader.read()  # until the server has closed the connection
         writer.close()
     said = capsys.readouterr().err
     assert "a-secret" not in said
-    assert [msgspec.json.decode(line)["event"] for line in said.splitlines()] == [
-        "Error handling request from 127.0.0.1: BadHttpMessage"
-    ] * UNPARSED_MAX
+    lines = [msgspec.json.decode(line) for line in said.splitlines()]
+    assert [line["event"] for line in lines] == [logged] * UNPARSED_MAX
+    assert {line["level"] for line in lines} == {"warning"}
