@@ -41,6 +41,8 @@ AT_MOST: Mapping[str, tuple[float, str]] = {
     "samples": (SAMPLES_MAX, "samples"),
 }
 """by field of a job: the largest value, and what it counts"""
+JOBS_AT_MOST = 2_000_000
+"""jobs of a file; reading so many takes twelve seconds and 600 MB"""
 USER_AT_MOST = 100
 """most letters of a user's name"""
 BY_COLUMNS = "columns"
@@ -74,7 +76,7 @@ def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None 
                 found = READERS[kind](lines, path)
             else:
                 kind, found = BY_COLUMNS, by_columns.read(lines, path, columns)
-            jobs = sorted(found, key=lambda job: (job.arrival_s, job.line))
+            jobs = sorted(_bounded(found, path), key=lambda job: (job.arrival_s, job.line))
             _check_limits(jobs, path)
     except OSError as error:
         raise InvalidFile(path, None, None, error.strerror or str(error)) from None
@@ -83,6 +85,14 @@ def read_trace(path: str, kind: str | None = None, columns: TraceColumns | None 
     if not jobs:
         raise InvalidFile(path, None, None, "has no jobs")
     return Trace(path, kind, tuple(jobs))
+
+
+def _bounded(jobs: Iterable[TraceJob], path: str) -> Iterator[TraceJob]:
+    """Raises MalformedRow for the first job that is too many: memory grows with each."""
+    for number, job in enumerate(jobs, 1):
+        if number > JOBS_AT_MOST:
+            raise MalformedRow(path, job.line, f"has more than {JOBS_AT_MOST} jobs: leave out rows")
+        yield job
 
 
 def _check_limits(jobs: Sequence[TraceJob], path: str) -> None:

@@ -357,6 +357,22 @@ def test_a_fault_in_a_column_is_named_with_line_and_column(
     assert (refused.value.line, refused.value.field, refused.value.reason) == (line, column, reason)
 
 
+@pytest.mark.parametrize("number", [3, 4])
+def test_a_file_of_too_many_jobs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As jobs, the rows of a file of 100 MB took gigabytes."""
+    monkeypatch.setattr("loadgen.workloads.trace.JOBS_AT_MOST", 3)
+    path = planted(tmp_path, "# rows\n\nt,n,d\n" + "0,1,1\n" * number)
+    columns = TraceColumns(submit="t", gpus="n", seconds="d")
+    if number == 3:
+        assert read_trace(path, columns=columns).rows == 3
+        return
+    with pytest.raises(MalformedRow, match="has more than 3 jobs: leave out rows") as refused:
+        read_trace(path, columns=columns)
+    assert refused.value.line == 7
+
+
 def test_a_path_that_no_file_can_have_is_refused_as_such() -> None:
     with pytest.raises(InvalidFile, match="File name too long"):
         read_trace("x" * 300)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from loadgen.workloads.readers.rows import Cells, TraceJob, table
 from schemas.scenarios import TraceColumns
@@ -16,9 +17,10 @@ def read(lines: Iterable[str], path: str, columns: TraceColumns) -> Iterator[Tra
     submit, submit_unit = _measured(columns.submit)
     seconds, seconds_unit = _measured(columns.seconds) if columns.seconds else (None, 1.0)
     needed = [name for name in (submit, columns.gpus, seconds, columns.model, columns.user) if name]
-    kept = ["\n" if line.startswith("#") else line for line in lines]
+    kept = ("\n" if line.startswith("#") else line for line in lines)
+    first = list(_to_header(kept))
     kind = ""
-    for row in table(kept, path, needed, _delimiter(kept)):
+    for row in table(chain(first, kept), path, needed, max(DELIMITERS, key="".join(first).count)):
         found, arrival_s, clock_ahead_s = _time_s(row, submit, submit_unit)
         kind = kind or found
         if found != kind:
@@ -40,9 +42,12 @@ def _measured(text: str) -> tuple[str, float]:
     return (column, UNITS[unit]) if column and unit in UNITS else (text, 1.0)
 
 
-def _delimiter(lines: Iterable[str]) -> str:
-    header = next((line for line in lines if line.strip()), "")
-    return max(DELIMITERS, key=header.count)
+def _to_header(lines: Iterable[str]) -> Iterator[str]:
+    """Blank lines, and the line after them."""
+    for line in lines:
+        yield line
+        if line.strip():
+            return
 
 
 def _time_s(row: Cells, column: str, unit: float) -> tuple[str, float, float]:

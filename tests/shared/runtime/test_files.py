@@ -106,6 +106,15 @@ def test_aliases_that_explode_are_refused() -> None:
     assert refused(f"- &l0 [a, a]\n{levels}").reason == "too large or too deep"
 
 
+def test_more_values_than_a_file_may_have_are_refused_before_they_are_composed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file of the largest size took half a minute and 1.5 GB."""
+    monkeypatch.setattr("shared.runtime.files.NODES_AT_MOST", 100)
+    found = refused("a:\n" + "- 1\n" * 1_000)
+    assert (found.reason, found.line) == ("too large", 99)
+
+
 def test_an_alias_of_itself_is_refused() -> None:
     assert refused("&a [*a]").reason == "too large or too deep"
 
