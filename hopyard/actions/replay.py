@@ -30,8 +30,8 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: Sequence[Arrival]
     wait: bool
     """wait until every job has ended"""
-    key: str = ""
-    """with a job's number, its idempotency key; empty: one of this replay's own"""
+    key: str | None = None
+    """with a job's number, its idempotency key; None: one of this replay's own"""
     first: int = 1
     """number of the job to begin with, which is submitted at once"""
 

@@ -1,6 +1,7 @@
 """Scenarios as commands name them: by name or file, optionally with the arrivals of a trace."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -113,8 +114,12 @@ def _options_of(policy: str) -> tuple[str, ...]:
 def named_columns(text: str) -> TraceColumns:
     """`submit=COLUMN,gpus=COLUMN,…`. Raises Invalid."""
     pairs = [part.partition("=") for part in text.split(",")]
+    named = [what.strip() for what, _, _ in pairs]
+    for what, times in Counter(named).items():
+        if times > 1:
+            raise Invalid(f"--columns {text}: {what} is named {times} times")
     try:
-        return msgspec.convert({what.strip(): column for what, _, column in pairs}, TraceColumns)
+        return msgspec.convert(dict(zip(named, (column for *_, column in pairs), strict=True)), TraceColumns)
     except msgspec.ValidationError:
         must = ", ".join(field.name for field in fields(TraceColumns) if field.required)
         may = ", ".join(field.name for field in fields(TraceColumns) if not field.required)

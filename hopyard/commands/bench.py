@@ -97,7 +97,12 @@ SOLVER = "Solver"
 Deadline = Annotated[
     float,
     typer.Option(
-        "--deadline", metavar="SECONDS", min=0, help="CPU seconds of each solve.", rich_help_panel=SOLVER
+        "--deadline",
+        metavar="SECONDS",
+        min=0,
+        max=86_400,
+        help="CPU seconds of each solve.",
+        rich_help_panel=SOLVER,
     ),
 ]
 Gap = Annotated[

@@ -22,6 +22,7 @@ from hopyard.commands.options import (
     Quiet,
     Watching,
     chosen,
+    filled,
     one_or_more,
 )
 from hopyard.failures import Invalid
@@ -56,6 +57,7 @@ def submit(
         str | None,
         typer.Option(
             "--key",
+            callback=filled,
             help="Idempotency key: the same key again gives the same job, not a second one.",
             metavar="TEXT",
         ),
@@ -91,7 +93,7 @@ def submit(
     """
     if key is not None and len(files) > 1:
         raise Invalid("--key is for one job; submit these one by one")
-    if key and (fault := key_fault(key)):
+    if key is not None and (fault := key_fault(key)):
         raise Invalid(f"--key {fault}")
     if with_logs and not wait:
         raise Invalid("--logs needs --wait; `hopyard logs JOB -f` follows a job that is already submitted")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace
+from hopyard.commands.options import Api, AsJson, Columns, Out, Scenario, Seed, Trace, filled
 from hopyard.failures import Failure, Interrupted
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, say_who_is_cut, show
@@ -19,14 +19,15 @@ def replay(
     seed: Seed = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every job has ended.")] = False,
     key: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--key",
+            callback=filled,
             help="Idempotency key: no job is submitted twice under the same key.",
             metavar="TEXT",
             show_default=False,
         ),
-    ] = "",
+    ] = None,
     first: Annotated[
         int,
         typer.Option("--from", min=1, help="Begin at the job of this number, to go on with a replay."),

@@ -136,6 +136,19 @@ def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard) -> None:
     assert why in {"operation not permitted", "permission denied"}
 
 
+@pytest.mark.parametrize("command", ["submit own.yaml", "replay --scenario tiny"])
+def test_an_empty_key_is_refused(hopyard: Hopyard, tmp_path: Path, command: str) -> None:
+    """A script whose variable was not set submitted its job again with every repetition."""
+    (tmp_path / "own.yaml").write_text(JOB_YAML)
+    ran = hopyard(*command.split(), "--key", "", "--api", NOBODY)
+    assert (ran.code, ran.err) == (2, "hopyard: --key is empty\n")
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e308"])
+def test_a_benchmark_has_a_deadline_that_solvers_take(hopyard: Hopyard, seconds: str) -> None:
+    assert hopyard("bench", "solver", "--gpus", "64", "--deadline", seconds).code == 2
+
+
 FOLDERS = ["compare --scenario tiny --policies fifo --out", "bench simulation --data", "demo --keep"]
 """commands that make the folder which is named last"""
 

@@ -19,6 +19,7 @@ def test_columns_are_typed_in_one_word() -> None:
         ("submit=a,gpus=b,length=c", "name the columns for submit, gpus"),
         ("submit=,gpus=b", "name the columns for submit, gpus"),
         ("", "submit=date,gpus=n"),
+        ("submit=a,gpus=b, submit=c", "submit is named 2 times"),
     ],
 )
 def test_an_unknown_column_is_refused_with_the_choices(text: str, complaint: str) -> None:
