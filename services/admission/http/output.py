@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from http import HTTPStatus
 
 import msgspec
 
@@ -10,6 +11,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputLine, OutputPage
 from schemas.questions import ReadOutput, Refused
 from schemas.views import JobView
+from services.admission.problems import Refusal
 from shared.domain.states import ENDED
 from shared.runtime.bus.contract import Questions, Unavailable
 
@@ -110,8 +112,8 @@ async def output_lines(
 ) -> AsyncIterator[list[OutputLine]]:
     """The newest lines that agents keep; then, with `follow`, new ones until the job has ended.
 
-    Raises Unavailable if it follows and `listening` fails before that: a response cut off must not look
-    complete.
+    Raises Refusal; Unavailable if the job cannot be shown at first, or if it follows and `listening` fails
+    before that: a response cut off must not look complete.
     """
     view = await look()
     lines = await reader.begin(view.nodes)
@@ -128,11 +130,23 @@ async def output_lines(
 
     while view.state not in ENDED:
         await asyncio.sleep(POLL_REAL_S)
-        view = await look()
+        view = await _looked(look) or view  # agents are asked also while nobody says how the job is
         yield await new_lines()
     await asyncio.sleep(POLL_REAL_S)  # a process may print after the job's end is known
     while lines := await new_lines():  # a page at a time
         yield lines
+
+
+async def _looked(look: Look) -> JobView | None:
+    """The job; None while it cannot be shown, as while the monitor starts again. Raises Refusal."""
+    try:
+        return await look()
+    except Unavailable:
+        return None
+    except Refusal as refusal:
+        if refusal.problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return None
+        raise
 
 
 def encoded(lines: Sequence[OutputLine]) -> bytes:

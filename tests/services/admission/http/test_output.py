@@ -216,6 +216,23 @@ async def test_a_refusal_while_following_is_the_last_line_and_no_second_response
         assert "the disk is full" in msgspec.json.decode(await response.read())["problem"]
 
 
+async def test_a_follower_outlasts_a_monitor_that_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart of the monitor, which takes a second, ended every `logs -f`."""
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    agent = Agent("a", r0=[(1.0, "one")])
+    async with job_on(agent) as api, api.client.get("/v1/jobs/job-1/output?follow=true") as response:
+        assert msgspec.json.decode(await response.content.readline())["text"] == "one"
+        running, asked = api.views[ShowJob], len(api.asked)
+        assert isinstance(running, JobView)
+        api.views[ShowJob] = Refused(reason="starts again", passing=True)
+        while len(api.asked) == asked:
+            await asyncio.sleep(0.01)
+        agent.ranks[0].append((2.0, "two"))
+        assert msgspec.json.decode(await response.content.readline())["text"] == "two"
+        api.views[ShowJob] = msgspec.structs.replace(running, state="completed")
+        assert await response.read() == b""
+
+
 async def test_output_that_is_cut_off_before_the_end_of_the_job_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
