@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
-from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, lost
+from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, keep_alive, lost
 
 REDIRECTS_MAX = 10
 AS_BEFORE = frozenset({307, 308})
@@ -62,6 +62,8 @@ class Blocking:
         connection, kept = self._connected(parts)
         link = connection.sock
         assert link is not None
+        if not kept:
+            keep_alive(link)
         link.settimeout(request.limit_s or self._limit_s)
         try:
             connection.request(

@@ -1,11 +1,12 @@
 """Requests by aiohttp, for commands that do other things in the same event loop."""
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hopyard.api.certificates import needed_for
-from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, lost
+from hopyard.api.transport import TIMEOUT_S, Request, Response, broken_off, keep_alive, lost
 
 if TYPE_CHECKING:
     import aiohttp
@@ -23,7 +24,10 @@ class Session:
         with needed_for(self._url):
             import aiohttp  # noqa: PLC0415 - costs a tenth of a second, which short commands need not pay
 
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        connector = aiohttp.TCPConnector(socket_factory=_kept_alive)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)
+        )
 
     async def close(self) -> None:
         await self._session.close()
@@ -46,6 +50,14 @@ class Session:
             raise broken_off() from None
         except (aiohttp.ClientError, OSError) as error:
             raise lost(_cause(error)) from None
+
+
+def _kept_alive(address: "aiohttp.AddrInfoType") -> socket.socket:
+    """A socket for the address, as aiohttp makes one."""
+    family, kind, protocol, *_ = address
+    link = socket.socket(family, kind, protocol)
+    keep_alive(link)
+    return link
 
 
 def _cause(error: BaseException) -> BaseException:

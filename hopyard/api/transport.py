@@ -14,6 +14,9 @@ from typing import NamedTuple, Protocol
 TIMEOUT_S = 10.0
 """seconds between two signs of life of the server, and for a whole answer that is not `endless`"""
 
+KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""after so many seconds of silence the system asks whether the server is there, so often, so many times"""
+
 
 class Request(NamedTuple):
     """A request; `url` includes the query."""
@@ -60,6 +63,17 @@ class Lost(Exception):
 
 class Late(Lost):
     """The server accepted the connection and did not answer in time."""
+
+
+def keep_alive(link: socket.socket) -> None:
+    """Have the connection end within a minute if nobody is there any more.
+
+    From a machine that lost its power, or behind a cable that was pulled, nothing comes, not even an error.
+    """
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):  # not everywhere, as the first one on macOS
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def broken_off() -> Lost:

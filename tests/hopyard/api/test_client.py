@@ -1,6 +1,8 @@
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from hopyard.api.blocking import Blocking
 from hopyard.api.client import ApiRefusal, Client
 from hopyard.api.session import Session
-from hopyard.api.transport import Transport
+from hopyard.api.transport import KEEP_ALIVE, Transport
 from hopyard.failures import Failure, Unreachable
 from schemas.events import JobSubmitted
 from schemas.ids import JobId
@@ -37,6 +39,24 @@ def client_of(request: pytest.FixtureRequest) -> Of:
 def api() -> Iterator[CannedApi]:
     with canned_api() as server:
         yield server
+
+
+def alive_looked_at_in_s(port: int) -> list[float]:
+    """Seconds until Linux looks whether the other side is there, for each connection to the port."""
+    rows = (row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    timers = [row[5].split(":") for row in rows if row[2].endswith(f":{port:04X}") and row[3] == "01"]
+    return [int(left, 16) / os.sysconf("SC_CLK_TCK") for kind, left in timers if kind == "02"]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's list of connections")
+async def test_a_server_that_is_gone_without_a_word_is_noticed(client_of: Of, api: CannedApi) -> None:
+    """Who followed facts waited for ever once the machine of the API had lost its power."""
+    api.says("GET /v1/policy", PolicyChoice(policy="las"))
+    async with client_of(api.url) as client:
+        await client.policy()
+        looks = alive_looked_at_in_s(int(api.url.rpartition(":")[2]))
+    assert len(looks) == 1
+    assert 0.0 < looks[0] <= KEEP_ALIVE["TCP_KEEPIDLE"]
 
 
 async def test_jobs_are_gathered_page_by_page(client_of: Of, api: CannedApi) -> None:
