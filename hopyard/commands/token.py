@@ -66,12 +66,13 @@ def create_token(
     from hopyard.actions.tokens import create, tokens_file  # noqa: PLC0415 - costs --help nothing so
 
     made = create(tokens_file(file), role, user=user, project=project, days=days, note=note)
+    if out:
+        _keep(made, out)
     if not as_json:
         until = "until it is revoked" if made.expires_at is None else f"until {_date(made.expires_at)}"
         where = f"in {out}" if out else "it is shown this one time"
         say(f"token {made.token_id}: {role}{f' {user}' if user else ''}, {until}; {where}")
     if out:
-        _keep(made, out)
         made = replace(made, token="")
         if not as_json:
             return

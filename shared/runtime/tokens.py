@@ -6,6 +6,7 @@ A token is `hop_ID_SECRET`. The file holds only its digest; a change to the file
 import contextlib
 import fcntl
 import hmac
+import os
 import secrets
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -110,7 +111,11 @@ def read_tokens(path: Path) -> tuple[TokenEntry, ...]:
 
 
 def change_tokens(path: Path, change: Callable[[tuple[TokenEntry, ...]], Iterable[TokenEntry]]) -> None:
-    """Read, change and write a file under a lock. Raises as `read_tokens` does, and what `change` raises."""
+    """Read, change and write a file under a lock; of a link, the file that it leads to.
+
+    Raises as `read_tokens` does, and what `change` raises.
+    """
+    path = Path(os.path.realpath(path))
     owner_only.make_parents(path)
     with contextlib.closing(owner_only.appended(path.with_name(f".{path.name}.lock"))) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

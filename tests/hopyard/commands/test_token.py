@@ -160,6 +160,7 @@ def test_a_token_that_cannot_be_stored_is_not_created(hopyard: Hopyard, file: Pa
     taken = tmp_path / ("n" * 250)  # the draft beside it has a name that is too long
     ran = hopyard("token", "create", "--user", "ada", "--file", str(file), "--out", str(taken))
     assert (ran.code, "no token is made" in ran.err) == (1, True)
+    assert len(ran.err.splitlines()) == 1, "it said first that the token is in the file"
     assert json.loads(hopyard("token", "list", "--json", "--file", str(file)).out) == []
 
 

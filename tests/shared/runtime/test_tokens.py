@@ -29,6 +29,17 @@ def test_a_file_that_was_opened_to_others_counts_again_once_it_is_closed(file: P
         assert (keyring.holder(token, time.time()) is not None) is counts, oct(mode)
 
 
+def test_a_token_is_added_to_the_file_that_a_link_leads_to(file: Path, tmp_path: Path) -> None:
+    """The link became a file of its own: who reads the other one accepted what was revoked here."""
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    old, new, keyring = made(file), made(link), Keyring(str(file))
+    assert link.is_symlink()
+    assert all(keyring.holder(token, time.time()) for token in (old, new))
+    change_tokens(link, lambda _: ())
+    assert keyring.holder(new, time.time()) is None
+
+
 def test_a_token_file_is_read_again_after_a_failed_read(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, keyring = made(file), Keyring(str(file))
 
