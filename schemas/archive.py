@@ -1,5 +1,8 @@
 """The lines of an exported store: JSON, an entry a line, after a header line."""
 
+from collections.abc import Iterator
+from typing import BinaryIO
+
 import msgspec
 
 from schemas.accuracy import Execution
@@ -18,6 +21,8 @@ READABLE = range(1, VERSION + 1)
 has no nodes"""
 NAMED = ("model", "dataset", "batch_size", "optimizer", "code_version")
 """fields of a workload, in the order in which its fingerprint has them"""
+LINE_BYTES_MAX = 2**20
+"""longest line, with room: none has more than a few thousand bytes"""
 ROUNDING = 1e-3
 """by how much probabilities may add up to another sum than 1"""
 
@@ -87,6 +92,11 @@ _entry = msgspec.json.Decoder(Entry)
 
 def encoded(line: Line) -> bytes:
     return msgspec.json.encode(line)
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Lines of a file. A line that is too long comes in pieces, of which the first is no entry."""
+    return iter(lambda: file.readline(LINE_BYTES_MAX), b"")
 
 
 def header_of(line: bytes) -> Header:

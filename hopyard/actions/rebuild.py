@@ -11,6 +11,7 @@ from hopyard.failures import Failure, Invalid
 from hopyard.local.damage import ARCHIVE
 from hopyard.local.data_folder import claimed, cluster_time, store_of
 from hopyard.local.offline_nats import offline_nats
+from schemas.archive import lines_of
 from schemas.base import Message
 from schemas.codec import Malformed
 from schemas.questions import ArchiveKind
@@ -98,7 +99,7 @@ def _from_export(draft: Path, export: Path, settings: Settings) -> int:
     counts = law_of(settings.equations_as_printed).counts
     try:
         with export.open("rb") as file:
-            lines = (line.rstrip(b"\n") for line in file)
+            lines = (line.rstrip(b"\n") for line in lines_of(file))
             return from_export(draft, lines, settings.evidence_half_life_s, counts=counts)
     except ValueError as error:
         raise Invalid(f"{export}: {error}") from None

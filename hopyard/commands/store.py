@@ -12,7 +12,7 @@ from hopyard.commands.options import AsJson
 from hopyard.failures import Failure, Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
-from schemas.archive import VERSION, Entry, Header, ObservationLine, encoded, entry_of, header_of
+from schemas.archive import VERSION, Entry, Header, ObservationLine, encoded, entry_of, header_of, lines_of
 from schemas.base import Message
 from schemas.instances import INSTANCES_MAX
 from schemas.questions import ExportStore, Imported, ImportStore, StorePage
@@ -154,7 +154,8 @@ def _parts(lines: Iterable[bytes]) -> Iterator[tuple[bytes, ...]]:
 
 def _entries(file: Path) -> Iterator[tuple[Entry, bytes]]:
     """The entries, each checked, and their lines. Raises Invalid, with the line."""
-    with file.open("rb") as lines:
+    with file.open("rb") as opened_file:
+        lines = lines_of(opened_file)
         try:
             header_of(next(lines, b""))
         except ValueError as error:

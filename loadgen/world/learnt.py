@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadgen.draws import generator
+from schemas.archive import lines_of
 from schemas.calibration import Ring
 from schemas.cluster import Node
 from schemas.jobs import JobSpec, Workload
@@ -39,8 +40,8 @@ class LearntWorld:
         if not path:
             raise InvalidFile("learnt_from", None, None, "the world `learnt` needs an export of a store")
         try:
-            with Path(path).open("rb") as lines:
-                return cls(recalled(lines), seed)
+            with Path(path).open("rb") as file:
+                return cls(recalled(lines_of(file)), seed)
         except OSError as error:
             raise InvalidFile(path, None, None, error.strerror or str(error)) from None
         except UnreadableExport as error:
