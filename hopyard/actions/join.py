@@ -131,6 +131,8 @@ async def _shared(settings: Settings, say: Say) -> Shared:
         connection = Connection(settings, "joining")
     except ValueError as error:
         raise Invalid(str(error)) from None
+    except PermissionError as error:  # of credentials that cannot be read, or that others can read
+        raise Failure(str(error)) from None
     try:
         await _open(connection, say, settings)
         return await _look(_Store(connection), say)

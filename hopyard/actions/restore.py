@@ -69,7 +69,7 @@ def restore(source: Path, data: Path, *, checkpoints: bool = True) -> Restored:
     If `data` is a link, the folder is made where it leads. Raises Invalid for a damaged file or a folder that
     is not empty, Failure.
     """
-    data = data.resolve()
+    data = Path(os.path.realpath(data))  # `resolve` raises RuntimeError for a link to itself
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise Invalid(f"{data} exists and is not empty: choose another --data")
     with backup_file.opened(source) as backup, owner_only.alone():

@@ -50,7 +50,10 @@ async def connected(do: "Callable[[Connection], Awaitable[T]]", api_url: str = "
     from shared.runtime.bus.contract import Unavailable  # noqa: PLC0415 - as above
     from shared.runtime.bus.jetstream.connection import Connection  # noqa: PLC0415 - as above
 
-    connection = Connection(_settings(api_url), "cli")
+    try:
+        connection = Connection(_settings(api_url), "cli")
+    except (PermissionError, ValueError) as error:  # of files that settings name
+        raise Failure(str(error)) from None
     try:
         await connection.open(CONNECT_TIMEOUT_S)
         return await do(connection)

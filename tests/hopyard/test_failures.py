@@ -149,6 +149,29 @@ def test_a_benchmark_has_a_deadline_that_solvers_take(hopyard: Hopyard, seconds:
     assert hopyard("bench", "solver", "--gpus", "64", "--deadline", seconds).code == 2
 
 
+@pytest.mark.parametrize("command", ["agent --join nats://127.0.0.1:1 --gpus cpu:1", "accuracy"])
+@pytest.mark.parametrize("there", [True, False])
+def test_credentials_that_cannot_be_used_are_named(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, there: bool
+) -> None:
+    file = tmp_path / "nats.json"
+    if there:
+        file.write_text("{}")
+        file.chmod(0o644)
+    monkeypatch.setenv("HOPYARD_NATS_URL", "nats://127.0.0.1:1")
+    monkeypatch.setenv("HOPYARD_NATS_CREDENTIALS", str(file))
+    ran = hopyard(*command.split())
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1].startswith("hopyard: ")
+    assert str(file) in ran.err
+
+
+def test_a_backup_is_not_restored_into_a_link_to_itself(hopyard: Hopyard, tmp_path: Path) -> None:
+    (tmp_path / "own.tar").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    assert hopyard("restore", "own.tar", "--data", "loop").code in {1, 2}
+
+
 FOLDERS = ["compare --scenario tiny --policies fifo --out", "bench simulation --data", "demo --keep"]
 """commands that make the folder which is named last"""
 
