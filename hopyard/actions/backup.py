@@ -37,6 +37,7 @@ from hopyard.local.credentials import (
     folder_of,
     tokens_of,
 )
+from hopyard.local.data_folder import CLUSTER
 from schemas.archive import VERSION, Header, encoded
 from schemas.base import Message
 from schemas.questions import ArchiveKind, ExportStore, Refused, StorePage
@@ -56,7 +57,7 @@ from shared.runtime.settings import DEFAULT
 
 IN_ORDER = (SNAPSHOT_STREAM, STATE_STREAM, FACTS_STREAM, OBSERVATIONS_STREAM, DEAD_STREAM)
 STREAM_OF = {ArchiveKind.FACTS: FACTS_STREAM, ArchiveKind.OBSERVATIONS: OBSERVATIONS_STREAM}
-OF_FOLDER = {"cluster.json": "cluster", "catalogue.json": "catalogue"}
+OF_FOLDER = {CLUSTER: "cluster", "catalogue.json": "catalogue"}
 """files of the data folder, each with the setting that names it, without which the stack does not use it"""
 THE_STACKS = "the stack itself"
 """source of the settings that `hopyard up` decides, in the list of settings"""

@@ -16,7 +16,7 @@ from hopyard.actions.checkpoints import restore_all
 from hopyard.failures import Failure, Invalid
 from hopyard.local import backup_file
 from hopyard.local.backup_file import ARCHIVE, FILES, STORE, STREAMS, Backup
-from hopyard.local.data_folder import CLOCK, ClockFile, store_of
+from hopyard.local.data_folder import CLOCK, CLUSTER, ClockFile, store_of
 from hopyard.local.offline_nats import offline_nats
 from schemas.base import Message
 from schemas.settings import Settings
@@ -188,8 +188,8 @@ def _restored(backup: Backup, data: Path, lines: int, checkpoints: int) -> Resto
 
 def _start(manifest: backup_file.Manifest, data: Path) -> str:
     words = ["hopyard", "up", "--data", str(data)]
-    if (data / "cluster.json").exists():
-        words += ["--cluster", str(data / "cluster.json")]
+    if (data / CLUSTER).exists():
+        words += ["--cluster", str(data / CLUSTER)]
     else:
         words += ["--listen", "HOST:PORT"]
     if manifest.speed != 1.0:

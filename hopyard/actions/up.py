@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from hopyard.failures import Invalid
-from hopyard.local.data_folder import DEFAULT, PORTS, claimed, clock_origin, write_stack_file
+from hopyard.local.data_folder import DEFAULT, PORTS, claimed, clock_origin, last_cluster, write_stack_file
 from hopyard.local.processes import Restarts, Say
 from hopyard.local.stack import Stack, running_stack
 from hopyard.local.stack_settings import SERVICES, Listen, StackSpec, Value, cluster_name
@@ -47,7 +47,11 @@ async def run_up(spec: UpSpec, say: Say) -> None:
     """Runs until cancelled. Raises Claimed, NotReady, Died."""
     with claimed(spec.data), listed(spec.data, say):
         began = time.monotonic()
-        stack_spec = _stack_spec(spec)
+        stack_spec, before = _stack_spec(spec), last_cluster(spec.data)
+        if before not in {"", cluster_name(stack_spec)}:
+            say(
+                f"the stack of {spec.data} had cluster {before}; nodes of it that this one lacks are lost now"
+            )
         async with running_stack(stack_spec, say) as stack:
             took_s = time.monotonic() - began
             say(f"up after {took_s:.1f} s: cluster {cluster_name(stack_spec)} at {stack.api_url}")

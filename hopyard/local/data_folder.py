@@ -17,15 +17,18 @@ import msgspec
 from hopyard.failures import Claimed, Invalid
 from hopyard.local.pids import alive
 from schemas.base import Message
+from schemas.cluster import ClusterFile
 from schemas.instances import instance_name, instances_of
 from shared.runtime import owner_only
 
 DEFAULT = Path(".hopyard")
 LEFTOVERS_LIMIT_S = 10.0
 CLOCK = "clock.json"
+CLUSTER = "cluster.json"
+"""the emulated cluster with which the stack began last"""
 PORT = "api-port"
 PORTS = 2**16
-MARKS = ("lock", CLOCK, "cluster.json", "nats")
+MARKS = ("lock", CLOCK, CLUSTER, "nats")
 """a folder that holds one of these is a stack's"""
 CLOSED = ("credentials", "logs", "nats", "output")
 """folders in the data folder that no job of another account passes through"""
@@ -82,6 +85,14 @@ def claimed(data: Path) -> Iterator[None]:
             yield
         finally:
             (data / "stack.json").unlink(missing_ok=True)
+
+
+def last_cluster(data: Path) -> str:
+    """Name of the emulated cluster with which the folder's stack began last; empty if no file says."""
+    try:
+        return msgspec.json.decode((data / CLUSTER).read_bytes(), type=ClusterFile).name
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 def _check_name(data: Path) -> None:

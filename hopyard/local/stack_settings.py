@@ -9,7 +9,7 @@ import msgspec
 from hopyard.failures import Invalid
 from hopyard.local.credentials import account_of, tokens_of
 from hopyard.local.damage import ARCHIVE
-from hopyard.local.data_folder import store_of
+from hopyard.local.data_folder import CLUSTER, store_of
 from hopyard.local.processes import Restarts
 from hopyard.local.threads import ONE_THREAD
 from schemas.catalogue import NOTHING_MORE, CatalogueFile
@@ -208,7 +208,7 @@ def _own_settings(spec: StackSpec, nats_url: str) -> dict[str, Value]:
 
 
 def _cluster_of(spec: StackSpec) -> Path:
-    return spec.data / "cluster.json"
+    return spec.data / CLUSTER
 
 
 def _catalogue_of(spec: StackSpec) -> Path:

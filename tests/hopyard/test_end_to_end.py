@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hopyard.actions.restart import restart
-from hopyard.local.data_folder import StackFile, read_stack_file
+from hopyard.local.data_folder import CLUSTER, StackFile, read_stack_file
 from hopyard.local.pids import alive
+from loadgen.scenarios import cluster_of, load_scenario
 from tests.hopyard.cli_builders import JOB_YAML
 
 START_LIMIT_S = 90.0
@@ -253,6 +255,19 @@ async def test_a_stack_in_another_folder_says_how_others_find_it(tmp_path: Path)
         up.send_signal(signal.SIGINT)
         _, said = await up.communicate()
     assert f"HOPYARD_API_URL={stack.api_url} HOPYARD_NATS_URL={stack.nats_url}" in said.decode()
+    assert "had cluster" not in said.decode()
+
+
+async def test_a_stack_says_that_it_begins_with_another_cluster_than_before(tmp_path: Path) -> None:
+    before = cluster_of(load_scenario("tiny"))
+    data = tmp_path / ".hopyard"
+    data.mkdir(mode=0o700)
+    (data / CLUSTER).write_bytes(msgspec.json.encode(msgspec.structs.replace(before, name="before")))
+    with killed_at_the_end(await hopyard("up", "--cluster", "tiny", "--port", "0", cwd=tmp_path)) as up:
+        await started(up, data)
+        up.send_signal(signal.SIGINT)
+        said = (await up.communicate())[1].decode()
+    assert "the stack of .hopyard had cluster before; nodes of it that this one lacks are lost now" in said
 
 
 def placer_of(folder: Path) -> int:
