@@ -34,6 +34,7 @@ from schemas.events import (
     JobSubmitted,
     NodeEvent,
     NodeJoined,
+    PlacementRefused,
     StartOrdered,
     WorkerStopped,
 )
@@ -107,6 +108,8 @@ class _Clock(msgspec.Struct, kw_only=True):
     nodes: dict[NodeId, KnownNode] = {}
     held: dict[tuple[PlacementId, NodeId], _Held] = {}
     waiting: set[JobId] = set()
+    placed: dict[JobId, PlacementId] = {}
+    """by job, where it was last ordered to train"""
     training: float = 0.0
     profiling: float = 0.0
     beside_waiting: float = 0.0
@@ -145,6 +148,7 @@ def _start(clock: _Clock, fact: StartOrdered) -> None:
     gpus = fact.gang.on(fact.node_id)
     clock.held[fact.placement_id, fact.node_id] = _Held(holder, fact.node_id, gpus, profiles)
     if not profiles:
+        clock.placed[fact.job_id] = fact.placement_id
         clock.waiting.discard(fact.job_id)
 
 
@@ -156,14 +160,22 @@ def _wait(clock: _Clock, fact: JobEvent) -> None:
     clock.waiting.add(fact.job_id)
 
 
+def _refuse(clock: _Clock, fact: PlacementRefused) -> None:
+    """The job waits again if it was about to train there; it may train elsewhere, or be measured."""
+    if clock.placed.get(fact.job_id) == fact.placement_id:
+        clock.waiting.add(fact.job_id)
+
+
 def _end(clock: _Clock, fact: JobEvent) -> None:
     clock.waiting.discard(fact.job_id)
+    clock.placed.pop(fact.job_id, None)
 
 
 CHANGES: Mapping[type[Event], Callable[[_Clock, Any], None]] = {
     **dict.fromkeys(NODE_FOLDS, _node),
     StartOrdered: _start,
     WorkerStopped: _stop,
+    PlacementRefused: _refuse,
     **dict.fromkeys((JobSubmitted, JobPreempted), _wait),
     **dict.fromkeys((JobCompleted, JobFailed, JobCancelled, JobRejected), _end),
 }

@@ -8,8 +8,10 @@ from hopyard.lab.runs.gpu_time import gpu_time
 from hopyard.lab.runs.trials import GpuTime
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate
+from schemas.events import Outcome
 from shared.domain.ledger import ledger_of
 from shared.domain.metrics.use import span_s
+from tests.fact_builders import cancelled, in_queue, joined, refused, start_ordered, worker_stopped
 from tests.hopyard.lab.experiment_builders import small
 
 
@@ -47,6 +49,24 @@ def test_a_queue_that_does_not_skip_leaves_gpus_idle_beside_jobs_that_wait() -> 
     strict, whole = of("tiny", "fifo")
     skipping, other = of("tiny", "hops")
     assert strict.beside_waiting / whole > skipping.beside_waiting / other
+
+
+def test_a_job_whose_start_was_refused_waits_again() -> None:
+    """A refusal of a placement in which it does not train changes nothing."""
+    events = [
+        joined(gpus=2),
+        *in_queue(),
+        start_ordered(at=100.0),
+        refused(at=120.0, place="pl-0"),
+        worker_stopped(at=150.0, outcome=Outcome.REFUSED),
+        refused(at=150.0),
+        cancelled(at=400.0),
+    ]
+    found = gpu_time(ledger_of(events), events)
+    assert found is not None
+    assert found.gangs == 50.0, "the GPU that it was ordered to have"
+    assert found.beside_waiting == 2 * 100.0 + 2 * 250.0
+    assert found.idle == 50.0
 
 
 def test_a_run_without_jobs_has_no_gpu_time() -> None:
