@@ -27,6 +27,10 @@ class UnfitMachine(LookupError):
     """The machine cannot be the node that is asked for; the text says why."""
 
 
+class NoDriver(UnfitMachine):
+    """The machine has no driver for GPUs, so it has no GPUs that a job could use."""
+
+
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine as its agent announces it, with what only the agent needs to know."""
 
@@ -64,7 +68,8 @@ def machine_of(settings: Settings) -> Machine:
         gpu_type, _, count = settings.gpus.partition(":")
         return _of_count(described(settings, GpuType(gpu_type), int(count)), devices, why_not)
     if not devices:
-        raise UnfitMachine(
+        unfit = NoDriver if devices is None and not driver_loaded() else UnfitMachine
+        raise unfit(
             f"no GPU is found{_because(why_not)}; with --gpus cpu:{_cores()} slots of the CPU stand for GPUs"
         )
     return _of_devices(settings, devices)

@@ -142,6 +142,11 @@ class Folders(msgspec.Struct, frozen=True):
         finally:
             os.close(descriptor)
 
+    def gone(self) -> str:
+        """What somebody has removed of that which `run` had when the agent began; empty: nothing."""
+        wanted = [self.socket, *([self.plugin] if self.source or _installed_plugin() else [])]
+        return next((str(each) for each in wanted if not each.exists()), "")
+
     def put_plugin(self) -> None:
         """Copy the plug-in into a folder of its own, where a job's interpreter finds no other code of ours.
 

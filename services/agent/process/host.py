@@ -25,6 +25,10 @@ WorkerProcesses = Group | ProcessScan
 """finds and kills all processes of a worker: its control group, or a scan of /proc"""
 
 
+class UnfitNode(OSError):
+    """This node can start no worker, whichever the job; the text says why."""
+
+
 class Host(msgspec.Struct, kw_only=True):
     folders: Folders
     groups: Groups | None
@@ -33,6 +37,8 @@ class Host(msgspec.Struct, kw_only=True):
     write: Write | None
     gpus: tuple[str, ...]
     """names of the GPUs for CUDA_VISIBLE_DEVICES, by index; empty: the machine has no GPUs"""
+    unfit: str = ""
+    """why the machine's GPUs cannot be named, although it has a driver; empty: they can, or it has none"""
     network_interface: str
     accounts: bool
     """whether ranks run as the account of their job's user, if the agent is root"""
@@ -43,17 +49,23 @@ class Host(msgspec.Struct, kw_only=True):
     """seconds that ranks train on without an agent"""
 
     def context(self, order: StartOrdered, gpu_indices: tuple[int, ...]) -> LaunchContext:
-        here = next(one for one in order.nodes if one.node_id == order.node_id)
         return LaunchContext(
             socket=str(self.folders.socket),
             plugin=str(self.folders.plugin),
             checkpoints=str(self.folders.checkpoints(order)),
-            gpus=self.devices(here, gpu_indices),
-            host=here.address or LOCALHOST,
+            gpus=self.devices(own_node(order), gpu_indices),
+            host=own_node(order).address or LOCALHOST,
             network_interface=self.network_interface,
             merge=self.merge,
             orphan_s=self.orphan_s,
         )
+
+    def check(self, node: Node) -> None:
+        """Raises UnfitNode."""
+        if gone := self.folders.gone():
+            raise UnfitNode(f"{gone} was removed: restart the agent")
+        if self.unfit and not is_cpu(node.gpu_type):
+            raise UnfitNode(self.unfit)
 
     def devices(self, node: Node, gpu_indices: Sequence[int]) -> tuple[str, ...] | None:
         """Names of these GPUs for CUDA_VISIBLE_DEVICES; None: they are CPU slots."""
@@ -88,3 +100,8 @@ class Host(msgspec.Struct, kw_only=True):
     def variable(self, order: StartOrdered) -> str:
         """The beginning of the environment variable that marks the processes of this worker on this node."""
         return f"{MARK}={self.folders.worker(order.placement_id)}/"
+
+
+def own_node(order: StartOrdered) -> Node:
+    """The node to which the order is addressed."""
+    return next(one for one in order.nodes if one.node_id == order.node_id)

@@ -19,7 +19,7 @@ from services.agent.process import claims, containers, launch
 from services.agent.process.folders import RankFiles, is_full, make_worker
 from services.agent.process.gang.machine import ranks_on
 from services.agent.process.gang.verdicts import MemoryState
-from services.agent.process.host import Host
+from services.agent.process.host import Host, own_node
 from services.agent.process.kernel.cgroups import Group, OutOfMemory
 from services.agent.process.kernel.identities import identity_of
 from services.agent.process.kernel.process_scan import has_variable
@@ -83,7 +83,7 @@ class Launcher:
         return {rank.rank: found_rank(rank.process) for rank in self._claim.ranks} if self._adopted else {}
 
     async def check_node(self) -> None:
-        """Raises OSError, NoEngine if this node can start no worker, whichever the job."""
+        """Raises UnfitNode, OSError, NoEngine if this node can start no worker, whichever the job."""
         self._preparing_since = time.monotonic()
         try:
             await in_own_thread(self._check_folder)
@@ -92,6 +92,7 @@ class Launcher:
         await asyncio.to_thread(self.check_engine)
 
     def _check_folder(self) -> None:
+        self._host.check(own_node(self._order))
         self._folder.mkdir(parents=True, exist_ok=True)
         if is_full(self._folder):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))

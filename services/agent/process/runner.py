@@ -18,7 +18,7 @@ from schemas.ids import JobId, PlacementId
 from schemas.placement import Gang, Lockstep, Mode, Proportional, Relaxed
 from schemas.questions import JoinAllReduce, OpenAllReduce
 from schemas.settings import Settings
-from services.agent.gpus.machine import UnfitMachine, visible_devices
+from services.agent.gpus.machine import NoDriver, UnfitMachine, visible_devices
 from services.agent.process import claims, launch
 from services.agent.process.all_reduces import NotTimed, check_interpreter, time_all_reduces
 from services.agent.process.folders import Folders
@@ -118,7 +118,8 @@ class ProcessRunner:
             return await self._join_all_reduces(question, gpu_indices)
         check_interpreter(self._host)
         here = next(node for node, _ in question.ring.members if node.node_id == question.node_id)
-        part_of = 1.0 if self._host.gpus else CPU_PART
+        self._host.check(here)
+        part_of = CPU_PART if self._host.devices(here, ()) is None else 1.0
         self._meeting = HeldPorts("")  # until the next is opened
         return AllReduceMeeting(
             meeting=f"{here.address or LOCALHOST}:{self._meeting.ports[0]}",
@@ -278,13 +279,15 @@ class ProcessRunner:
                 "no control groups: jobs get no limits, and their processes are found by their environment"
             )
         plugin, settings = str(self._folders.plugin), self._settings
+        gpus, unfit = _devices(settings)
         return Host(
             folders=self._folders,
             groups=groups,
             templates=Templates(plugin, launch.inherited(os.environ)) if settings.template else None,
             report=report,
             write=write,
-            gpus=_devices(settings),
+            gpus=gpus,
+            unfit=unfit,
             network_interface=settings.network_interface,
             merge=settings.merge,
             accounts=settings.job_account == "user",
@@ -312,12 +315,17 @@ def process(settings: Settings, clock: Clock) -> ProcessRunner:
     return ProcessRunner(Folders(run.absolute(), Path(settings.jobs_folder).absolute()), settings)
 
 
-def _devices(settings: Settings) -> tuple[str, ...]:
-    """Names of the GPUs for CUDA_VISIBLE_DEVICES; empty on a machine without any (CPU slots)."""
+def _devices(settings: Settings) -> tuple[tuple[str, ...], str]:
+    """(names of the GPUs for CUDA_VISIBLE_DEVICES, why they cannot be named).
+
+    Both are empty on a machine without a driver, whose CPU slots stand for GPUs of any type.
+    """
     try:
-        return visible_devices(settings)
-    except UnfitMachine:
-        return ()
+        return visible_devices(settings), ""
+    except NoDriver:
+        return (), ""
+    except UnfitMachine as error:
+        return (), str(error)
 
 
 def _run_folder() -> Path:

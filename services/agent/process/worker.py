@@ -23,7 +23,7 @@ from services.agent.process.folders import RankFiles
 from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
 from services.agent.process.gang.verdicts import NO_CONTAINER, ProcessEnd
-from services.agent.process.host import Host
+from services.agent.process.host import Host, UnfitNode
 from services.agent.process.launcher import Launcher
 from services.agent.process.listener import Connection, Peer
 from services.agent.process.own_thread import in_own_thread
@@ -328,6 +328,8 @@ class LiveWorker:
 
     def _is_of_this_node(self, error: Exception) -> bool:
         """Whether other jobs cannot be started here either: it is about no folder that this one named."""
+        if isinstance(error, UnfitNode):
+            return True
         if not isinstance(error, OSError):
             no_thread = isinstance(error, RuntimeError) and str(error) == NO_THREAD
             return no_thread or isinstance(error, NoEngine | MemoryError)

@@ -4,15 +4,17 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from schemas.ids import PlacementId
+from schemas.ids import GpuType, PlacementId
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.identities import ended_children
 from services.agent.process.launcher import Launcher
@@ -26,6 +28,7 @@ from services.agent.tasks import (
     Started,
     Stopped,
 )
+from tests.services.agent.gpus.driver import StubGpu, found_here, gpus, uuid
 from tests.services.agent.process.process_bench import (
     P1,
     RunningNode,
@@ -285,6 +288,38 @@ async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
         assert isinstance(await node.ended(PlacementId("p3")), Completed)
         await node.end()
         assert left_of(node.folders) == []
+
+
+@pytest.mark.parametrize("part", ["", "plugin", "socket", "socket/agent.sock"])
+async def test_a_run_folder_that_was_removed_is_no_fault_of_a_job(part: str) -> None:
+    with short_folder() as folder:
+        node = RunningNode(folder)
+        await node.begin()
+        await node.trained(order("forever"))
+        await node.until(lambda: node.of(Saved))
+        removed = node.folders.run / part
+        removed.unlink() if removed.is_socket() else shutil.rmtree(removed)
+        node.runner.start(order("iterations=1", name="p2"), (1,))
+        last = await node.ended(PlacementId("p2"))
+        assert isinstance(last, NotStarted)
+        assert re.fullmatch(rf"{removed}\S* was removed: restart the agent", last.reason)
+        node.runner.stop(P1)
+        assert isinstance(await node.ended(), Stopped)
+        await node.end()
+
+
+async def test_a_gpu_that_cannot_be_reached_is_no_slot_of_the_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found_here(tmp_path / "gpus", monkeypatch, [gpus(1)[0], StubGpu(uuid=uuid(1), lost=True)])
+    async with running_node() as node:
+        await node.trained(order("iterations=1"))
+        last = await node.ended()
+        assert isinstance(last, NotStarted)
+        assert last.reason.startswith("GPU 1 of this machine cannot be reached")
+        slots = tuple(msgspec.structs.replace(one, gpu_type=GpuType("cpu")) for one in order().nodes)
+        await node.trained(order("iterations=1", name="p2", nodes=slots))
+        assert isinstance(await node.ended(PlacementId("p2")), Completed)
 
 
 async def test_a_jobs_folder_that_is_full_is_no_fault_of_a_job() -> None:
