@@ -38,6 +38,8 @@ FAILED, CANNOT_START = 1, 127
 """exit codes; the second is that of the agent's `enter` too, if a job's folder or program is missing"""
 OOM_SCORE = "500"
 """as in `enter`: the kernel kills jobs before the agent when memory runs out"""
+MARK = "HOPJOB_LAST"
+"""the variable by which the agent finds the processes of a worker"""
 LIBRARIES = ("torch", "numpy")
 """modules whose files, and the folders in which they are installed, show whether something was installed"""
 
@@ -160,7 +162,7 @@ def _move(order: dict[str, Any]) -> None:
     environment = {str(key): str(value) for key, value in order["env"].items()}
     os.environ.clear()
     os.environ.update(environment)
-    process_title.set_title(_title(environment, order["argv"]))
+    process_title.set_title(_title(environment, order["argv"]), f"{MARK}={environment.get(MARK, '')}")
     os.chdir(order["cwd"])
     tempfile.tempdir = None  # looked up again, since the job may set TMPDIR
     sys.path[1:1] = [entry for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]

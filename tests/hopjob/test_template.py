@@ -76,6 +76,7 @@ def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> No
         "print(sys.argv, os.getcwd(), os.getsid(0) == os.getpid())\n"
         "print(os.environ['COLOUR'], 'SECRET' in os.environ)\n"
         "print(open('/proc/self/cmdline').read().strip(chr(0)))\n"
+        "print(open('/proc/self/environ').read().split(chr(0))[-2:])\n"
         "print('of the template' in open('/proc/self/environ').read())\n"
         "print(sys.stdin.read() == '', __name__, sys.path[0], torch.get_num_threads())\n"
         "print(int(signal.getsignal(signal.SIGCHLD)), int(signal.getsignal(signal.SIGTERM)))\n"
@@ -85,13 +86,16 @@ def test_a_fork_is_an_ordinary_process(template: Template, tmp_path: Path) -> No
     )
     template.folder = tmp_path
     (tmp_path / "procs").touch()
-    pid = template.fork(tmp_path / "script.py", "--lr", "0.1")
+    environment = {**surroundings(), "COLOUR": "red", "HOPJOB_LAST": tmp_path / "last"}
+    given = {key: str(value) for key, value in environment.items()}
+    pid = template.fork(tmp_path / "script.py", "--lr", "0.1", env=given)
     assert template.hear("gone") == {"pid": pid, "code": 3}
     script, log = tmp_path / "script.py", tmp_path / "log"
     assert template.log.splitlines() == [
         f"['{script}', '--lr', '0.1'] {tmp_path} True",
         "red False",
         f"hopjob rank 0: {script} --lr 0.1",
+        f"['HOPJOB_LAST={tmp_path}/last', '']",
         "False",
         f"True __main__ {tmp_path} 1",
         "0 0",

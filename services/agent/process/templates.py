@@ -25,6 +25,8 @@ FORK_LIMIT_S = 10.0
 END_LIMIT_S = 5.0
 TEMPLATES_MAX = 8
 """templates of an agent, which take 200 MB each and more"""
+ROOM = " " * 4_096
+"""makes a template's environment large enough for what a fork writes over it: see `hopjob.process_title`"""
 CODE_LIMIT_S = 5.0
 """how long after its end a fork's exit code may take to come"""
 
@@ -163,7 +165,7 @@ class Templates:
     """The templates of an agent, by interpreter."""
 
     def __init__(self, plugin: str, environ: dict[str, str]) -> None:
-        self._environ = environ | {"PYTHONPATH": plugin}
+        self._environ = environ | {"PYTHONPATH": plugin, "HOPJOB_ROOM": ROOM}
         self._made: dict[str, asyncio.Task[Template | None]] = {}
         """the one that was used last is the last"""
         self._retired: list[Template] = []

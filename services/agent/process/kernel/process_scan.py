@@ -1,9 +1,8 @@
 """Finds the processes of a worker by scanning /proc, where there are no control groups.
 
 A process belongs to the worker if it descends from one of its ranks, or if its environment has the worker's
-variable. The variable finds orphans that left their session. The agent becomes the parent of such orphans, to
-reap them. An orphan that a template forked and that has executed no program since is not found: /proc shows
-the environment of the template.
+variable. The variable finds orphans that left their session; forks of a template write it into the memory of
+which /proc shows it. The agent becomes the parent of such orphans, to reap them.
 """
 
 import contextlib
@@ -51,17 +50,19 @@ class ProcessScan(msgspec.Struct):
     def kill(self) -> None:
         """Send SIGKILL to all processes until none is left, for a few seconds. Blocks."""
         then = time.monotonic() + EMPTY_LIMIT_S
-        while (found := self._identities()) and time.monotonic() < then:
+        found, killed = self._identities(), set[Identity]()
+        while found and time.monotonic() < then:
             for identity in found:
                 send(identity, signal.SIGKILL)
+            killed |= found
             time.sleep(LOOK_EVERY_S)
-            self._reap(identity.pid for identity in found if identity not in self.ranks)
+            # A process that is ending has no environment any more, and cannot be reaped yet.
+            found = self._identities() | set(filter(alive, killed))
         ranks = {rank.pid for rank in self.ranks}  # each began a session
-        self._reap(pid for pid in ended_children(ranks) if pid not in ranks)
+        self._reap({*(identity.pid for identity in killed), *ended_children(ranks)} - ranks)
 
-    def _identities(self) -> list[Identity]:
-        found = [identity_of(pid) for pid in self.pids()]
-        return [identity for identity in found if identity is not None]
+    def _identities(self) -> set[Identity]:
+        return set(filter(None, map(identity_of, self.pids())))
 
     def _reap(self, orphans: Iterable[int]) -> None:
         """Reap orphans; they must be no ranks, whose exit codes are read elsewhere."""

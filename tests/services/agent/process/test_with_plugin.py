@@ -10,6 +10,7 @@ from schemas.calibration import AllReduceMeeting, AllReduceTimes, Ring
 from schemas.events import StartOrdered
 from schemas.ids import JobId, PlacementId
 from schemas.questions import JoinAllReduce, OpenAllReduce
+from services.agent.process.kernel.identities import parents
 from services.agent.tasks import Completed, Failed, Observed, Profiled, Saved, Stopped
 from tests.services.agent.agent_bench import HERE, THERE
 from tests.services.agent.agent_bench import node as a_node
@@ -114,6 +115,34 @@ async def test_a_script_is_measured_and_its_own_exception_is_a_failure() -> None
         assert failed.exit_code == 1
         await node.end()
         assert left_of(node.folders) == []
+
+
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("daemon", os.getpid(), flush=True)
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.parametrize("template", [False, True])
+async def test_a_daemon_ends_with_its_worker_without_control_groups_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, template: bool
+) -> None:
+    """It is no descendant of the rank any more, and has executed no program of its own."""
+    monkeypatch.setattr("services.agent.process.runner.groups_of", lambda _: None)
+    (tmp_path / "train.py").write_text(DAEMON)
+    async with running_node(installed=True, template=template) as node:
+        await node.trained(order(command=(str(torch_python()), str(tmp_path / "train.py"))))
+        assert isinstance(await node.ended(), Completed)
+        [(word, pid)] = [line.split() for line in node.lines()]
+        assert word == "daemon"
+        assert int(pid) not in parents(), "nor as a zombie"
 
 
 @pytest.mark.parametrize("template", [False, True])
