@@ -159,7 +159,11 @@ class Folders(msgspec.Struct, frozen=True):
         for each in (new, old):
             shutil.rmtree(each, ignore_errors=True)
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, new / PLUGIN, ignore=ignored)
+        try:
+            shutil.copytree(source, new / PLUGIN, ignore=ignored)
+        except shutil.Error as error:  # it lists every file
+            _, _, why = error.args[0][0]
+            raise OSError(why) from None
         if self.plugin.exists():
             self.plugin.rename(old)
         new.rename(self.plugin)

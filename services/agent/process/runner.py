@@ -79,9 +79,13 @@ class ProcessRunner:
         """the port held for the next timed all-reduces, at which their ranks meet"""
 
     async def adopt(self) -> tuple[PlacementId, ...]:
-        """See `Runner`. Raises OSError: its folder cannot be made, or another agent has locked it."""
+        """See `Runner`. Raises OSError: its folder cannot be made, or another agent has locked it.
+
+        All that needs space is made here: an agent that cannot have it shall not join.
+        """
         await asyncio.to_thread(self._folders.make)
         self._lock = await locked(self._folders.lock)
+        await asyncio.to_thread(self._folders.put_plugin)
         self._claims = await asyncio.to_thread(self._read_claims)
         return tuple(claim.order.placement_id for claim in self._claims)
 
@@ -268,8 +272,6 @@ class ProcessRunner:
         return [claim for claim in found.values() if claim is not None]
 
     def _make_host(self, report: Callable[[Report], None], write: Write | None) -> Host:
-        """Raises OSError."""
-        self._folders.put_plugin()
         groups = groups_of(self._folders.groups)
         if groups is not None:
             groups.clear(but={claim.order.placement_id for claim in self._claims})

@@ -290,6 +290,14 @@ async def test_a_run_folder_that_is_full_is_no_fault_of_a_job() -> None:
         assert left_of(node.folders) == []
 
 
+async def test_an_agent_whose_folder_is_full_begins_no_life_and_names_the_file() -> None:
+    with short_folder() as folder, small_disk(folder / "run"):
+        fill(folder / "run" / "rest")
+        node = RunningNode(folder)
+        with pytest.raises(OSError, match=rf"No space left on device: .* -> '{folder}/run/"):
+            await node.runner.adopt()
+
+
 @pytest.mark.parametrize("part", ["", "plugin", "socket", "socket/agent.sock"])
 async def test_a_run_folder_that_was_removed_is_no_fault_of_a_job(part: str) -> None:
     with short_folder() as folder:
