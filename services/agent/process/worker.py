@@ -5,6 +5,7 @@
 
 import asyncio
 import errno
+import math
 import os
 import shutil
 import stat
@@ -30,7 +31,7 @@ from services.agent.process.own_thread import in_own_thread
 from services.agent.process.ranks import RankProcess
 from services.agent.process.tails import Tail
 from services.agent.process.turns.executor import Executor, Participant
-from services.agent.tasks import Failed, Interrupted, LastReport, NotStarted, Started
+from services.agent.tasks import Failed, Interrupted, LastReport, NotStarted, Report, Saved, Started
 from shared.domain import gangs
 
 A_MOMENT_S = 5.0
@@ -39,6 +40,9 @@ LAST_MESSAGE_LIMIT_S = 1.0
 """how long a rank's messages may take to arrive after its process has ended"""
 BLOCKS_A_READ = 8
 """blocks of a rank's output that are read at a time, before it is the next rank's turn"""
+SAVED_EVERY_S = 0.5
+"""shortest time between two checkpoints of a worker that are reported, since each becomes a fact; the
+interval in a job file is at least twice as long"""
 NODE_ERRORS = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.ETIMEDOUT),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
@@ -97,6 +101,8 @@ class LiveWorker:
         self._tails = {rank: Tail(RankFiles(self._folder, rank)) for rank in self.gang.ranks}
         self._reading = asyncio.Lock()
         self._last: LastReport | None = None
+        self._saved_at = -math.inf
+        """when a checkpoint was reported last, by the clock `time.monotonic`"""
         self._is_up = self._launcher.adopted
         """whether it was reported as started, perhaps in an earlier life"""
         self._executors = dict(zip(self.gang.ranks, executors, strict=bool(executors)))
@@ -210,7 +216,15 @@ class LiveWorker:
                 self._print(rank, text)
             case effects.SendReport(report):
                 self._is_up |= isinstance(report, Started)
-                self._host.report(report)
+                self._report(report)
+
+    def _report(self, report: Report) -> None:
+        """Report to the core; checkpoints in a hurry are left out, and count once the worker ends."""
+        if isinstance(report, Saved):
+            if time.monotonic() - self._saved_at < SAVED_EVERY_S:
+                return
+            self._saved_at = time.monotonic()
+        self._host.report(report)
 
     def _watch(self, processes: dict[int, RankProcess]) -> None:
         self._processes = processes

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from random import Random
 
@@ -17,10 +18,10 @@ from services.agent.process.gang import messages
 from services.agent.process.gang.effects import Actions, SendLastReport, SendReport, SetTimer, Timer
 from services.agent.process.gang.machine import Gang
 from services.agent.process.gang.verdicts import ProcessEnd
-from services.agent.tasks import Report
+from services.agent.tasks import Interrupted, Report, Saved
 from shared.runtime.bus.limits import MAX_PAYLOAD_BYTES
 from tests.services.agent.agent_bench import Bench, start
-from tests.services.agent.process.process_bench import P1
+from tests.services.agent.process.process_bench import P1, order, running_node
 
 TIMES = {f"{part}_s": [1.0] for part in ("data", "forward", "backward", "update", "iteration")}
 PROFILED = {**TIMES, "parameters": 9.0}
@@ -93,18 +94,18 @@ def test_no_list_is_without_bounds(said: bytes) -> None:
 
 
 def test_the_largest_numbers_a_rank_may_send_make_valid_samples() -> None:
-    bench, order = Bench(), start(gpus=2)
-    bench.tell(order)
-    gang = a_gang(order)
+    bench, ordered = Bench(), start(gpus=2)
+    bench.tell(ordered)
+    gang = a_gang(ordered)
     gang.train("")
     [observed] = reports(gang.heard(0, heard(line("observed", **AT_MOST))))
     assert gang.record.samples == 1e30
-    progress = {order.job_id: gang.record.samples}
-    beat = Heartbeat(at=1.0, node_id=order.node_id, life="1", workers=(P1,), progress=progress)
+    progress = {ordered.job_id: gang.record.samples}
+    beat = Heartbeat(at=1.0, node_id=ordered.node_id, life="1", workers=(P1,), progress=progress)
     assert decode_sample(encode(beat)) == beat
     bench.tell(observed)
     [sample] = [one for one in bench.sent if isinstance(one, ThroughputObserved)]
-    assert len(sample.data_s) == order.gang.gpus
+    assert len(sample.data_s) == ordered.gang.gpus
     assert decode_sample(encode(sample)) == sample
 
 
@@ -118,9 +119,9 @@ def test_the_largest_numbers_a_rank_may_send_make_valid_samples() -> None:
     ],
 )
 def test_the_end_of_a_rank_fits_into_a_message_whatever_its_last_words_are(said: bytes) -> None:
-    bench, order = Bench(), start()
-    bench.tell(order)
-    gang = a_gang(order)
+    bench, ordered = Bench(), start()
+    bench.tell(ordered)
+    gang = a_gang(ordered)
     gang.heard(0, heard(said))
     [last] = reports(gang.ended(0, ProcessEnd(code=0)))
     [end] = bench.tell(last)
@@ -142,6 +143,17 @@ def test_a_rank_that_is_ended_by_a_signal_without_a_name_has_an_end_like_any_oth
     gang = a_gang(start())
     [last] = reports(gang.ended(0, ProcessEnd(signal=signal.SIGRTMIN + 3)))
     assert getattr(last, "reason", "") == f"rank 0 was ended by signal {signal.SIGRTMIN + 3}"
+
+
+async def test_of_checkpoints_that_a_rank_claims_in_a_hurry_few_become_facts() -> None:
+    """The others count all the same, once the worker ends."""
+    begin = time.monotonic()
+    async with running_node() as node:
+        await node.trained(order("saves=20000", f"kill={signal.SIGKILL}"))
+        last = await node.ended()
+        assert isinstance(last, Interrupted)
+        assert last.samples_done == 19_999
+        assert 1 <= len(node.of(Saved)) <= 1 + (time.monotonic() - begin) / worker.SAVED_EVERY_S
 
 
 def test_no_more_of_a_rank_s_result_file_is_read_than_one_line_may_have(tmp_path: Path) -> None:

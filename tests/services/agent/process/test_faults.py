@@ -59,7 +59,7 @@ async def test_a_rank_that_hangs_is_killed_when_its_grace_is_over() -> None:
         node.runner.stop(P1)
         last = await node.ended()
         assert isinstance(last, Stopped)
-        assert last.samples_done == node.of(Saved)[-1].samples_done
+        assert last.samples_done >= node.of(Saved)[-1].samples_done > 0
 
 
 async def test_a_process_that_ignores_its_stop_is_killed_when_its_grace_is_over() -> None:

@@ -3,7 +3,8 @@
 `python -m hopjob SCRIPT [WORD[=VALUE] …]`, in their order once all may train: `iterations=N` (of 8 samples a
 rank; then complete), `forever`, `orphan` (saves, and waits until its agent is gone), `deaf` (it hears nothing
 any more), `child` (a process in a session of its own), `memory=MB`, `fill=FILE`, `exit=N`, `raise`, `lost`,
-`kill=SIGNAL`, `print=TEXT`; `turns=SECONDS`: on a GPU that it shares, for ever, `memory-of-gpu=BYTES` and
+`kill=SIGNAL`, `print=TEXT`, `saves=N` (of which it tells as fast as it can);
+`turns=SECONDS`: on a GPU that it shares, for ever, `memory-of-gpu=BYTES` and
 `peak-of-gpu=BYTES`, known after its first turn, before;
 `rank=N`: what follows is for that rank alone. `silent`: ends without a word.
 """
@@ -129,6 +130,11 @@ def orphan(line: Line) -> None:
     line.alone.wait()
 
 
+def tell(line: Line, saves: str) -> None:
+    for number in range(int(saves)):
+        line.say(saved={"samples": number, "seconds": 0.0, "why": "interval"})
+
+
 def deaf(*_: object) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(10_000)
@@ -163,6 +169,7 @@ WORDS: dict[str, Callable[[Line, str], object]] = {
     "memory-of-gpu": lambda line, value: line.memory.update(kept=float(value), peak=float(value), whole=10e9),
     "peak-of-gpu": lambda line, value: line.computing.update(peak=float(value)),
     "orphan": lambda line, _: orphan(line),
+    "saves": tell,
     "deaf": deaf,
     "child": lambda *_: subprocess.Popen(["sleep", "1000"], start_new_session=True),
     "memory": lambda _, value: fill(value),
