@@ -81,11 +81,16 @@ class Tail:
         return bool(there) and there != self._before
 
     def rest(self) -> Iterator[list[str]]:
-        """All lines that are left, once no process prints any more; the last need not be complete."""
-        before = -1
+        """All lines that are left, once no process prints any more; the last need not be complete.
+
+        If one does print, since it could not be killed, that is left out.
+        """
+        end, before = _size(self._files.log, 0), -1
         while self._position != before:
             before = self._position
             yield self.lines()
+            if self._position >= end:
+                break
         yield _decoded_lines(_read_at(self._files.log, self._position, READ_MAX_BYTES))
 
     def last(self) -> tuple[str, ...]:

@@ -64,6 +64,17 @@ def test_an_unfinished_line_is_read_at_the_end(files: RankFiles) -> None:
     assert sum(map(len, lines)) == 3 + 600_000 + 4
 
 
+def test_what_a_process_that_was_not_killed_prints_on_is_left_out(files: RankFiles) -> None:
+    """Else the worker's end would wait for ever."""
+    printed(files, b"last\n")
+    rest, lines = Tail(files).rest(), list[str]()
+    for _ in range(3):
+        lines += next(rest, [])
+        printed(files, b"more\n" * READ_MAX_BYTES)
+    assert lines[0] == "last"
+    assert next(rest, None) is None
+
+
 def test_the_next_agent_reads_on_where_the_last_one_was(files: RankFiles) -> None:
     tail = Tail(files)
     printed(files, b"one\n")
