@@ -129,6 +129,10 @@ def epoch_order(sampler: object, seed: int, epoch: int) -> list[int]:
 
 def check(loader: DataLoader) -> None:
     """Raises NotDivisible."""
+    if not isinstance(loader, DataLoader):
+        raise NotDivisible(
+            f"samples are dealt from a DataLoader of torch, and not from a {type(loader).__name__}"
+        )
     check_parts(loader.dataset, loader.batch_sampler)
     if isinstance(loader.sampler, torch.utils.data.distributed.DistributedSampler):
         raise NotDivisible(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from hopjob import batches as loaders
 from hopjob.accumulation import Accumulation
+from hopjob.agent.ending import LOST
 from hopjob.gradient_weights import GradientWeights
 from hopjob.measure.timing import after_steps_of
 from hopjob.process import Process, this_process
@@ -44,7 +46,10 @@ def attach(
     `accumulate`: batches of one update, at the end of which gradients are exchanged. `more`: other objects
     with a state, by name, such as a gradient scaler. `warmup`: updates over which the learning rate grows
     when a restart raises it. `timeout_s`: limit of an exchange. `ddp`: options of DistributedDataParallel.
+    Raises ValueError: `accumulate` is no number of batches.
     """
+    if accumulate < 1 or accumulate != int(accumulate):
+        raise ValueError(f"attach: accumulate={accumulate!r}: an update needs a whole number of batches")
     process = this_process(attached=True)
     process.attach()
     state = TrainingState(process, model, optimizer, scheduler, more or {})
@@ -53,7 +58,7 @@ def attach(
     process.announce(state.progress)
     if process.profile is not None:
         process.profile.inspect(model)
-    device = _device(process.order.local_rank)
+    device = _device(process)
     model.to(device)
     if process.order.ranks > 1:
         _join(
@@ -75,15 +80,25 @@ def attach(
     if turns is not None:
         turns.disable_ddp_sync(whole)
     accumulation = Accumulation(model, optimizer, others, turns) if process.order.tasks or turns else None
-    return Job(process, state, whole, device, accumulation, seed=seed, accumulate=accumulate)
+    return Job(process, state, whole, device, accumulation, seed=seed, accumulate=int(accumulate))
 
 
-def _device(local_rank: int) -> torch.device:
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    device = torch.device("cuda", local_rank % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device
+def _device(process: Process) -> torch.device:
+    """The device of this rank. Raises RuntimeError: its torch cannot use the GPU that it was given.
+
+    On the CPU it would hold a GPU without using it, and its pace would be taken for that of the GPU.
+    """
+    if torch.cuda.is_available():
+        device = torch.device("cuda", process.order.local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+        return device
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if process.order.socket and given:
+        reason = f"torch {torch.__version__} can use none of the job's GPUs (CUDA_VISIBLE_DEVICES={given})"
+        if torch.version.cuda is None:
+            raise RuntimeError(f"{reason}: it was built without CUDA")
+        process.ending.report_and_exit("lost", {"reason": reason}, LOST)  # by no fault of the script
+    return torch.device("cpu")
 
 
 def _join(process: Process, state: TrainingState, backend: str, timeout: timedelta) -> None:
@@ -135,8 +150,11 @@ class Job:
         """This rank's share of the loader's batches over all epochs, on its device.
 
         The loop ends with the update that reaches the ordered number of samples. If none was ordered, it ends
-        after `epochs`.
+        after `epochs`. Raises NotDivisible; ValueError: `epochs` is no number of epochs.
         """
+        loaders.check(loader)
+        if not epochs >= 0:
+            raise ValueError(f"batches: epochs={epochs!r} is no number of epochs")
         order = self._process.order
         batch = int(loader.batch_size or 0)
         share = Share(self.rank, self.world, batch, self._batches_per_update, order.shares, order.tasks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
 from types import FrameType
 
@@ -113,7 +114,21 @@ class Process:
             self.ending.report_and_exit("failed", {"reason": orders.WITHOUT_ATTACH}, FAILED)
         if self.progress is None and self.attached:  # it has not called `attach`: what never began cannot end
             self.meet(self.ending.samples, elastic=True, joins=False)
+        if self.progress is not None and not self.training_over and self.order.goal is not None:
+            self._ended_early(self.samples, self.order.goal)
         self.ending.report_and_exit("completed", {"samples": self.samples})
+
+    def _ended_early(self, samples: float, goal: float) -> None:
+        """Say what a script that leaves its training loop may not know; it is stopped if it was to stop."""
+        stopped = self.connection.stop_asked is not None
+        if self.order.rank == 0:
+            sys.stderr.write(
+                f"hopjob: the script ended by itself after {samples:.0f} of {goal:.0f} samples; "
+                f"no checkpoint holds those after {self.ending.samples:.0f}"
+                f"{'' if stopped else ', and its job counts as complete'}\n"
+            )
+        if stopped:
+            self.ending.stopped()
 
     def _ended_by_itself(self) -> None:
         """Report completion if training is over, as a script exits that `python -m hopjob` did not run."""

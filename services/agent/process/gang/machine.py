@@ -151,7 +151,7 @@ class Gang:
     def heard(self, number: int, message: messages.RankMessage) -> Actions:
         rank, actions = self.ranks[number], Actions()
         match message:
-            case messages.CompletedMessage() if self._may_have_saved(rank):
+            case messages.CompletedMessage() if self._may_have_stopped(rank, message):
                 actions = self._last_message(rank, messages.StoppedMessage())
             case messages.Hello():
                 rank.attached = message.attached
@@ -225,13 +225,16 @@ class Gang:
         restored = None if self._order.profile_iterations else self.record.samples_saved
         return [SendReport(Started(self._order.placement_id, meeting, restored))]
 
-    def _may_have_saved(self, rank: RankRecord) -> bool:
-        """Whether a script without `attach` that ends well may have stopped as ordered.
+    def _may_have_stopped(self, rank: RankRecord, message: messages.CompletedMessage) -> bool:
+        """Whether a script that ends well may have stopped as ordered, on a signal that it handles itself.
 
-        One that said that it is complete before the order is complete; its file says so once more.
+        That is one without `attach`, or one that has not done all samples. One that said that it is complete
+        before the order is complete; its file says so once more.
         """
         said_before = isinstance(rank.message, messages.CompletedMessage)
-        return self.record.stopping and not rank.attached and not said_before
+        whole = self._order.spec.samples if self._order.until is None else self._order.until
+        undone = message.samples is not None and message.samples < whole
+        return self.record.stopping and (undone or not rank.attached) and not said_before
 
     def _last_message(self, rank: RankRecord, message: messages.LastMessage) -> Actions:
         rank.message = message

@@ -32,6 +32,11 @@ NO_CONTAINER = 125
 """exit code of docker and podman: no container was made, mostly because the image is missing"""
 NO_SCRIPT = (2, "can't open file")
 """exit code and message of Python: the script does not exist"""
+SILENT_ENDS = {
+    None: "ended unseen",
+    0: "ended with exit code 0, but did not report its end, as after os._exit",
+}
+"""by exit code: how a rank ended that left no last message"""
 REASON_MAX = 4_000
 """characters of a rank's own reason that are kept, so that the fact fits into a message"""
 NO_GPU_MEMORY = ("OutOfMemoryError", "CUDA out of memory", "CUDA error: out of memory")
@@ -192,7 +197,7 @@ def _reason(rank: RankRecord, end: ProcessEnd) -> str:
         return f"{who} {_ending_text(rank.message)}"
     if end.killed_by:
         return f"{who} was ended by {_signal_name(end.killed_by)}"
-    return f"{who} ended unseen" if end.code is None else f"{who} ended with exit code {end.code}"
+    return f"{who} {SILENT_ENDS.get(end.code, f'ended with exit code {end.code}')}"
 
 
 def _signal_name(number: int) -> str:

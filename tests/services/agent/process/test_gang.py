@@ -294,6 +294,15 @@ def test_an_elastic_script_may_complete_after_an_order_to_stop() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
+def test_an_elastic_script_that_ends_well_after_an_order_to_stop_is_complete_if_it_did_all() -> None:
+    """It may end itself on SIGTERM, by a handler that it has set after `attach`."""
+    gang = trained(order())
+    gang.stop()
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    assert last_of(gang.ended(0, CLEAN)) == Stopped(P1, 40.0)
+
+
 def test_a_copy_that_is_complete_has_done_its_share() -> None:
     gang = trained(msgspec.structs.replace(order(), until=320.0))
     gang.heard(0, messages.CompletedMessage(samples=320.0))
