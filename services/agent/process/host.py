@@ -64,8 +64,12 @@ class Host(msgspec.Struct, kw_only=True):
         """Raises UnfitNode."""
         if gone := self.folders.gone():
             raise UnfitNode(f"{gone} was removed: restart the agent")
-        if self.unfit and not is_cpu(node.gpu_type):
+        if is_cpu(node.gpu_type):
+            return
+        if self.unfit:
             raise UnfitNode(self.unfit)
+        if self.gpus and node.gpus > len(self.gpus):
+            raise UnfitNode(f"the node has {node.gpus} GPUs, but its machine {len(self.gpus)}")
 
     def devices(self, node: Node, gpu_indices: Sequence[int]) -> tuple[str, ...] | None:
         """Names of these GPUs for CUDA_VISIBLE_DEVICES; None: they are CPU slots."""

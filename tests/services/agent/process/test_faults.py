@@ -319,7 +319,7 @@ async def test_a_run_folder_that_was_removed_is_no_fault_of_a_job(part: str) -> 
 async def test_a_gpu_that_cannot_be_reached_is_no_slot_of_the_cpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found_here(tmp_path / "gpus", monkeypatch, [gpus(1)[0], StubGpu(uuid=uuid(1), lost=True)])
+    driver = found_here(tmp_path / "gpus", monkeypatch, [gpus(1)[0], StubGpu(uuid=uuid(1), lost=True)])
     async with running_node() as node:
         await node.trained(order("iterations=1"))
         last = await node.ended()
@@ -328,6 +328,11 @@ async def test_a_gpu_that_cannot_be_reached_is_no_slot_of_the_cpu(
         slots = tuple(msgspec.structs.replace(one, gpu_type=GpuType("cpu")) for one in order().nodes)
         await node.trained(order("iterations=1", name="p2", nodes=slots))
         assert isinstance(await node.ended(PlacementId("p2")), Completed)
+    driver.gpus = gpus(3)
+    driver.write()
+    async with running_node() as node:
+        await node.trained(order("iterations=1"))
+        assert await node.ended() == NotStarted(P1, "the node has 4 GPUs, but its machine 3")
 
 
 async def test_a_jobs_folder_that_is_full_is_no_fault_of_a_job() -> None:
