@@ -40,6 +40,7 @@ def accepted_spec(
         raise InvalidJob(
             _largest(job), f"asks for {max(spec.demand)} GPUs; a job may have {gpus_max} at most"
         )
+    _check_update(job, spec)
     if len(msgspec.msgpack.encode(spec)) > SPEC_BYTES_MAX:
         raise InvalidJob("$.command", f"the job is larger than {SPEC_BYTES_MAX} bytes")
     if workloads:
@@ -59,6 +60,20 @@ def check_folder(folder: str, taken: Mapping[JobId, str]) -> None:
         if other and plain_name(other) == name:
             reason = f"holds the checkpoints of {job_id}, which has not ended; name another folder"
             raise InvalidJob("$.checkpoint.folder", reason)
+
+
+def _check_update(job: JobFile, spec: JobSpec) -> None:
+    """Raises InvalidJob for a script with a GPU count at which its data set does not fill one update.
+
+    It would train with fewer GPUs, and fail once a plan gives it so many. A command that keeps its number of
+    GPUs may divide its data otherwise.
+    """
+    whole, batch = spec.workload.dataset_samples, spec.workload.batch_size
+    largest = max(spec.demand)
+    if spec.command and len(spec.demand) > 1 and whole is not None and batch * largest > whole:
+        update = f"the data set has {whole} samples, and an update on {largest} GPUs takes {batch * largest}"
+        hint = f": ask for {whole // batch} at most" if batch <= whole else ""
+        raise InvalidJob(_largest(job), update + hint)
 
 
 def _refuse_without_command(nodes: Sequence[NodeId]) -> None:

@@ -85,6 +85,17 @@ def test_an_impossible_job_is_refused_by_field_and_changes_no_state(job: dict[st
     assert msgspec.msgpack.encode(driver.core.state) == before
 
 
+def test_a_script_has_data_for_an_update_on_as_many_gpus_as_it_asks_for() -> None:
+    workload = {"model": "a", "dataset": "b", "batch_size": 8, "dataset_samples": 24}
+    driver, script = Driver(nodes=(node(gpus=8),)), ["python", "train.py"]
+    refused = problem(driver.submit(workload=workload, command=script, gpus=[1, 2, 4]))
+    assert (refused.status, refused.field) == (422, "$.gpus[2]")
+    assert refused.detail.endswith("has 24 samples, and an update on 4 GPUs takes 32: ask for 3 at most")
+    assert isinstance(driver.submit(workload=workload, command=script, gpus=[1, 3]), Submitted)
+    assert isinstance(driver.submit(workload=workload, command=script, gpus=4), Submitted), "it may pad"
+    assert isinstance(driver.submit(workload=workload, gpus=[1, 4]), Submitted), "emulated"
+
+
 def test_a_count_out_of_reach_stays_in_the_demand_beside_one_that_is_not() -> None:
     driver = Driver(nodes=(node(gpus=8),))
     driver.submit(gpus=[8, 64])
