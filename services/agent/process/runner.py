@@ -156,11 +156,13 @@ class ProcessRunner:
         }
 
     def troubles(self) -> tuple[str, ...]:
+        stuck = sorted(worker.order.job_id for worker in self._workers.values() if worker.stuck())
+        found = [f"processes of {', '.join(stuck)} do not end although they were killed"] if stuck else []
         waiting = [folder for worker in self._workers.values() if (folder := worker.waits_for())]
-        if not waiting:
-            return ()
-        starts = "a start waits" if len(waiting) == 1 else f"{len(waiting)} starts wait"
-        return (f"{starts} for a disk that has not answered for {ANSWER_LIMIT_S:g} s: {waiting[0]}",)
+        if waiting:
+            starts = "a start waits" if len(waiting) == 1 else f"{len(waiting)} starts wait"
+            found.append(f"{starts} for a disk that has not answered for {ANSWER_LIMIT_S:g} s: {waiting[0]}")
+        return tuple(found)
 
     # ---- workers
 

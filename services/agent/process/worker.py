@@ -36,6 +36,8 @@ from shared.domain import gangs
 
 A_MOMENT_S = 5.0
 """for so long a disk that got space back counts as full: a rank that could not write ends a little later"""
+DEATH_LIMIT_S = 10.0
+"""time from the kill to the end of processes after which they count as stuck"""
 LAST_MESSAGE_LIMIT_S = 1.0
 """how long a rank's messages may take to arrive after its process has ended"""
 BLOCKS_A_READ = 8
@@ -103,6 +105,8 @@ class LiveWorker:
         self._last: LastReport | None = None
         self._saved_at = -math.inf
         """when a checkpoint was reported last, by the clock `time.monotonic`"""
+        self._killed_at = math.inf
+        """when its processes were killed first, by the clock `time.monotonic`"""
         self._is_up = self._launcher.adopted
         """whether it was reported as started, perhaps in an earlier life"""
         self._executors = dict(zip(self.gang.ranks, executors, strict=bool(executors)))
@@ -135,6 +139,10 @@ class LiveWorker:
     def waits_for(self) -> str:
         """The folder on a disk that keeps the worker's start waiting; empty: no disk does."""
         return self._launcher.waits_for()
+
+    def stuck(self) -> bool:
+        """Whether its processes have not ended although they were killed, as on a disk that hangs."""
+        return time.monotonic() - self._killed_at > DEATH_LIMIT_S
 
     def stop(self) -> None:
         for executor in self._executors.values():
@@ -199,6 +207,7 @@ class LiveWorker:
                     for process in self._processes.values():
                         process.terminate()
                 case effects.Kill():
+                    self._killed_at = min(self._killed_at, time.monotonic())
                     await self._launcher.kill()
                 case effects.SendLastReport(report):
                     self._last = report

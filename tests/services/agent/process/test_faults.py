@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from schemas.ids import GpuType, PlacementId
+from services.agent.process.kernel.cgroups import remove_folder
 from services.agent.process.kernel.hierarchies import groups_of
 from services.agent.process.kernel.identities import ended_children
 from services.agent.process.launcher import Launcher
@@ -67,6 +68,43 @@ async def test_a_process_that_ignores_its_stop_is_killed_when_its_grace_is_over(
         await node.trained(order("deaf", grace_s=GRACE_S))
         node.runner.stop(P1)
         assert await node.ended() == Stopped(P1, 0.0)
+
+
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """No signal reaches the process, as if it waited for a disk that hangs."""
+    group = Path("/sys/fs/cgroup/freezer/hopyard-test-frozen")
+    try:
+        group.mkdir(exist_ok=True)
+        (group / "cgroup.procs").write_text(f"{pid}")
+        (group / "freezer.state").write_text("FROZEN")
+    except OSError:
+        pytest.skip("no process can be frozen here")
+    try:
+        yield
+    finally:
+        (group / "freezer.state").write_text("THAWED")
+        remove_folder(group)
+
+
+async def test_processes_that_do_not_end_when_killed_are_reported_and_keep_their_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.agent.process.worker.DEATH_LIMIT_S", 0.1)
+    async with running_node() as node:
+        await node.trained(order("forever", grace_s=GRACE_S))
+        with frozen(node.pids()[0]):
+            node.runner.stop(P1)
+            node.runner.start(order("iterations=1", name="p2"), (0,))
+            await node.until(node.runner.troubles)
+            assert node.runner.troubles() == ("processes of job-of-p1 do not end although they were killed",)
+            assert node.last() is None
+            assert not node.ups(PlacementId("p2"))
+        assert isinstance(await node.ended(), Stopped)
+        await node.until(lambda: node.ups(PlacementId("p2")))
+        assert node.runner.troubles() == ()
+        node.runner.stop(PlacementId("p2"))
+        await node.ended(PlacementId("p2"))
 
 
 SAVES = """
