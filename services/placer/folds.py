@@ -43,7 +43,7 @@ from schemas.plans import Cause, Placement, PlanKind
 from services.placer.causes import causes
 from services.placer.objections import objection
 from services.placer.orders import refusal, refused, stop_order
-from services.placer.phases import ComingUp, Waiting, WorkerState
+from services.placer.phases import ComingUp, Training, Waiting, WorkerState
 from services.placer.state import Placed, State, UnfinishedJob
 from shared.domain import gangs
 from shared.domain.nodes import fold_node, known_node
@@ -251,7 +251,16 @@ def _worker_stopped(state: State, worker: WorkerStopped) -> Iterator[Event]:
     if job is not None and _ends_the_job(state, job, placed, worker):
         job.ended = True
         _stop_silently(state, worker.job_id)
-    state.stop(placed, *_why_ended(state, placed, worker))
+    if not _leader_goes_on(placed, worker):
+        state.stop(placed, *_why_ended(state, placed, worker))
+
+
+def _leader_goes_on(placed: Placed, worker: WorkerStopped) -> bool:
+    """Whether a worker has done all samples, and rank 0 on another node may still evaluate or save the model.
+
+    Stopped now, it would never be done: the job would be planned again, and come to the same point.
+    """
+    return isinstance(placed.phase, Training) and worker.outcome is Outcome.COMPLETED and not worker.leads
 
 
 def _copy_stopped(state: State, placed: Placed, worker: WorkerStopped) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from schemas.events import (
     NodeJoined,
+    Outcome,
     ProfilingAdded,
     ProfilingPlanned,
     StartOrdered,
@@ -128,8 +129,10 @@ class Claims(msgspec.Struct, kw_only=True):
         self._count(fact.placement_id)
 
     def stop_worker(self, fact: WorkerStopped) -> None:
+        """End a worker. If it has done all samples and does not lead, its gang stays: the leader goes on."""
         self.end_profile(fact.placement_id, fact.node_id)
-        self._stop(fact.placement_id, fact.node_id)
+        done = fact.outcome is Outcome.COMPLETED and not fact.leads
+        self._stop(fact.placement_id, fact.node_id, gang_stays=done)
 
     def restart_node(self, fact: NodeJoined) -> None:
         """End the workers of the node's earlier life that the agent does not list: they are gone."""
@@ -175,14 +178,14 @@ class Claims(msgspec.Struct, kw_only=True):
         if not expected:
             self.ordered.pop(placement_id, None)
 
-    def _stop(self, placement_id: PlacementId, node_id: NodeId) -> None:
+    def _stop(self, placement_id: PlacementId, node_id: NodeId, *, gang_stays: bool = False) -> None:
         """End a worker's part of its placement's claim: a placement is not started twice."""
         self._expect_no_more(placement_id, node_id)
         held = self.workers.get(placement_id, {})
         held.pop(node_id, None)
         if not held:
             self.workers.pop(placement_id, None)
-        planned = self.planned.get(placement_id)
+        planned = None if gang_stays else self.planned.get(placement_id)
         rest = _rest(planned, node_id) if planned else None
         if rest is not None:
             if rest is not planned and not gangs.merges(rest.gang):

@@ -60,6 +60,29 @@ def test_an_interrupted_worker_ends_its_gang_at_once_and_not_its_job() -> None:
     assert kinds(bench.plan(place("p2", a=4))) == [StartOrdered]
 
 
+@pytest.mark.parametrize("then", [Outcome.COMPLETED, Outcome.INTERRUPTED])
+def test_a_worker_that_has_done_all_samples_leaves_the_leader_to_end_by_itself(then: Outcome) -> None:
+    """Rank 0 may evaluate and save the model: stopped each time, the job would never be complete."""
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    assert bench.stop(placement, B, Outcome.COMPLETED, samples=1_000.0) == []
+    assert bench.plan(placement) == []
+    facts = bench.stop(placement, A, then, samples=1_000.0)
+    assert kinds(facts) == ([] if then is Outcome.COMPLETED else [JobPreempted])
+    assert bench.core.state.jobs[JOB].ended is (then is Outcome.COMPLETED)
+    assert bench.core.state.placements == {}
+
+
+def test_a_leader_that_goes_on_alone_is_stopped_like_a_gang() -> None:
+    bench = Bench()
+    placement = place("p1", a=2, b=2)
+    bench.start(placement)
+    bench.stop(placement, B, Outcome.COMPLETED, samples=1_000.0)
+    assert only(StopOrdered, bench.plan()).node_id == A
+    assert only(JobPreempted, bench.stop(placement, A, Outcome.CHECKPOINTED, samples=1_000.0))
+
+
 def test_an_interruption_on_the_way_up_takes_the_placement_back() -> None:
     bench = Bench()
     placement = place("p1", a=4)

@@ -398,6 +398,21 @@ def test_a_gang_that_lost_a_worker_trains_no_more_and_copies_do(
     assert not claims.broken
 
 
+def test_a_gang_whose_worker_has_done_all_samples_stays_while_its_leader_goes_on() -> None:
+    one = msgspec.structs.replace(placement(), gang=Gang.of(BOTH))
+    claims = Claims()
+    fold_plan(claims, plan(one))
+    for node_id in BOTH:
+        claims.start_worker(worker_started(node_id=node_id, gpu_indices=(0, 1)))
+    claimed = dict(claims.claimed)
+    claims.stop_worker(worker_stopped(node_id="node-2", leads=False))
+    assert claims.planned == {one.placement_id: one}
+    assert not claims.broken
+    assert claims.claimed == claimed
+    claims.stop_worker(worker_stopped(node_id="node-1"))
+    assert one.placement_id in claims.broken
+
+
 def test_a_copy_that_is_left_is_as_fast_as_its_share() -> None:
     whole = msgspec.structs.replace(placement(), gang=COPIES)
     claims = Claims()
