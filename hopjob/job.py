@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -162,6 +163,8 @@ class Job:
         total = epochs * source.size if order.goal is None else order.goal
         self._gradient_weights.set(share.gradient_weight)
         measuring = order.profile is not None
+        if self._process.training_over and self._progress.trained >= total:
+            warnings.warn("job.batches is the loop over all epochs, and these are done", stacklevel=2)
         self._state.resume_random()
         while measuring or self._progress.trained < total:
             yield from self._epoch(source, share, total)

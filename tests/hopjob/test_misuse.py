@@ -66,6 +66,18 @@ def test_a_script_that_leaves_its_loop_is_complete_and_its_output_says_how_far_i
         assert rank.output() == ""
 
 
+def test_a_loop_of_the_scripts_own_over_epochs_is_pointed_out_once(tmp_path: Path) -> None:
+    """Without an agent, `epochs` of the first loop are all that is trained."""
+    of_epochs = "".join(f"    {line}\n" for line in SCRIPT.partition("for number")[2].splitlines())
+    script = f"{SCRIPT.partition('for number')[0]}for _ in range(3):\n    for number{of_epochs[4:]}"
+    (tmp_path / "train.py").write_text(script)
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run("train.py", HOPJOB_SAMPLES=64)
+        assert rank.end() == 0, rank.output()
+        assert rank.output().count("job.batches is the loop over all epochs, and these are done") == 1
+        assert "train.py:" in rank.output()
+
+
 def test_a_script_that_ends_by_a_handler_of_its_own_stopped_as_ordered(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     with Agent(tmp_path) as agent:
