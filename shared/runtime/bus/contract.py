@@ -77,10 +77,11 @@ class Facts(Protocol):
         """
         ...
 
-    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+    async def fetch(self, seqs: Sequence[int], *, archived: bool = True) -> list[Record]:
         """The facts of these sequences, in their order, without those that are gone or cannot be read.
 
-        Raises Unavailable.
+        `archived`: what the stream does not have is asked of the archive, which the monitor answers. Raises
+        Unavailable, also while no monitor answers.
         """
         ...
 

@@ -141,7 +141,7 @@ class ConductedBus:
             else:
                 await Until(self._conductor.log.next_fact)
 
-    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+    async def fetch(self, seqs: Sequence[int], *, archived: bool = True) -> list[Record]:  # noqa: ARG002
         self._check_linked()
         found = self._conductor.log.since(min(seqs, default=1) - 1, max(seqs, default=0), FACT_SUBJECTS)
         return [record for record in found if record.seq in set(seqs)]

@@ -365,16 +365,17 @@ class Shell:
     async def _is_of_the_stream(self, blob: bytes) -> bool:
         """Whether the snapshot's facts are those of the stream, as far as its last one tells.
 
-        A stream that has lost its last facts has others in their places once it has gone on. Raises Damaged
-        for these unless `allow_lost_facts` is set, UnreadableSnapshot, Unavailable.
+        A stream that has lost its last facts has others in their places once it has gone on. What it has
+        dropped, or cannot read, tells nothing. Raises Damaged for other facts unless `allow_lost_facts` is
+        set, UnreadableSnapshot, Unavailable.
         """
         seq, ids = facts_in(blob)
         if self._settings.allow_lost_facts and seq > await self._bus.last_seq():
             return False
         name = self._service.name
-        if is_agent(name) or not ids or seq <= await self._bus.dropped():
+        if is_agent(name) or not ids:
             return True
-        found = await self._bus.fetch([seq])
+        found = await self._bus.fetch([seq], archived=False)  # the archive's monitor may be what starts here
         if not found or found[0].event.event_id in ids:
             return True
         if self._settings.allow_lost_facts:

@@ -4,9 +4,12 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable
-from typing import TypeVar
+from functools import cache
+from typing import TypeVar, get_args
 
 import msgspec
+
+from schemas.events import Fact
 
 S = TypeVar("S")
 
@@ -26,11 +29,13 @@ class _Snapshot(msgspec.Struct, frozen=True):
     ids: list[str]
     shape: str
     """digest of the state's type: names, fields and what they hold"""
+    naming: str = ""
+    """digest of what ids of facts are made of; empty: of a version that did not write it"""
 
 
 def packed(seq: int, state: object, ids: Iterable[str]) -> bytes:
     """`state` as it is after fact `seq`, and the ids of the facts that it remembers."""
-    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids), _shape(type(state)))
+    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids), _shape(type(state)), _naming())
     # A tenth of the size: the monitor's alone is 9 MB with 10,000 jobs, written in one go.
     return zlib.compress(msgspec.msgpack.encode(snapshot), 1)
 
@@ -47,9 +52,12 @@ def unpacked(blob: bytes, kind: type[S]) -> tuple[int, S, list[str]]:
 
 
 def facts_in(blob: bytes) -> tuple[int, list[str]]:
-    """The sequence of the last fact in the snapshot, and the ids that it has. Raises UnreadableSnapshot."""
+    """The sequence of the last fact in the snapshot, and the ids that it has. Raises UnreadableSnapshot.
+
+    There are no ids if it is of a version in which facts may have other ids than in this one.
+    """
     snapshot = _opened(blob)
-    return snapshot.seq, snapshot.ids
+    return snapshot.seq, snapshot.ids if snapshot.naming == _naming() else []
 
 
 def _opened(blob: bytes) -> _Snapshot:
@@ -69,3 +77,10 @@ def _shape(kind: type) -> str:
         described = _ADDRESS.sub("", repr(msgspec.inspect.type_info(kind)))
         _SHAPES[kind] = hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
     return _SHAPES[kind]
+
+
+@cache
+def _naming() -> str:
+    """A digest of what ids are made of: the same fact may have had another id in another version."""
+    identities = sorted((kind.tag(), kind.identity) for kind in get_args(Fact))
+    return hashlib.blake2b(repr(identities).encode(), digest_size=8).hexdigest()

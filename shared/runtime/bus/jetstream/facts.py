@@ -51,13 +51,14 @@ class JetStreamFacts:
                 return (await place_of(self._connection, self._connection.node)).last
             return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
 
-    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+    async def fetch(self, seqs: Sequence[int], *, archived: bool = True) -> list[Record]:
         with unavailable("fetch"):
             found: dict[int, Raw] = {}
             for some in _chunks([seq for seq in seqs if seq > 0]):
                 messages = await asyncio.gather(*map(self._fetched, some))
                 found |= {raw.seq: raw for raw in messages if raw is not None}
-            for some in _chunks([seq for seq in seqs if seq > 0 and seq not in found]):
+            absent = [seq for seq in seqs if seq > 0 and seq not in found]
+            for some in _chunks(absent if archived else []):
                 found |= {raw.seq: raw for raw in await archived_at(self._connection, some)}
         return await self._records([found[seq] for seq in seqs if seq in found])
 

@@ -107,7 +107,7 @@ class MemoryClient:
         finally:
             self._broker.log.forget(reader)
 
-    async def fetch(self, seqs: Sequence[int]) -> list[Record]:
+    async def fetch(self, seqs: Sequence[int], *, archived: bool = True) -> list[Record]:  # noqa: ARG002
         await self._check_linked()
         return self._records([seq for seq in seqs if 0 < seq <= self._broker.log.last_seq])
 

@@ -1,11 +1,15 @@
 """A snapshot with facts that the stream has lost is not used, before and after the stream has gone on."""
 
+import zlib
+
+import msgspec
 import pytest
 
 from schemas.base import Event
+from schemas.subjects import FACTS_STREAM
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.damage import Damaged
-from shared.runtime.shell.snapshots import packed
+from shared.runtime.shell.snapshots import _opened, packed
 from tests.bus_nets import JetStreamNet
 from tests.shared.runtime.shell.stages import NAME, Seen, drained
 from tests.shared.runtime.shell.test_forgotten_facts import life
@@ -44,4 +48,36 @@ async def test_once_the_stream_has_gone_on_the_snapshot_is_still_of_lost_facts(l
 async def test_a_snapshot_of_facts_that_the_stream_has_is_used(live: JetStreamNet) -> None:
     bus = await after_loss(live, [*BEFORE, drained("new-7")])
     await bus.save(NAME, packed(6, Seen(drained=[drained("of-before").node_id]), [BEFORE[-1].event_id]))
+    assert (await life(bus, upto=7)).state.drained == ["of-before", "new-7"]
+
+
+@pytest.mark.parametrize("allow", [True, False])
+async def test_where_its_last_fact_is_gone_a_snapshot_is_used_before_any_archive_answers(
+    live: JetStreamNet, *, allow: bool
+) -> None:
+    """The archive is the monitor's, which may itself be the service that starts."""
+    live.settings = msgspec.structs.replace(live.settings, archive="archive")
+    bus = await after_loss(live, [*BEFORE, drained("new-7")])
+    await bus._connection.js.delete_msg(FACTS_STREAM, len(BEFORE))
+    core = await life(bus, allow_lost_facts=allow, upto=7)
+    assert core.state.drained == [*(fact.node_id for fact in BEFORE), "new-7"]
+
+
+async def test_a_stream_that_ends_before_the_snapshot_is_said_before_any_archive_answers(
+    live: JetStreamNet,
+) -> None:
+    live.settings = msgspec.structs.replace(live.settings, archive="archive")
+    bus = await after_loss(live, [*BEFORE[:4]])
+    with pytest.raises(RuntimeError, match=r"ends at 4, and .* has read it up to 6"):
+        await life(bus, upto=7)
+
+
+@pytest.mark.parametrize("naming", ["", "of other fields"])
+async def test_a_snapshot_of_a_version_with_other_ids_is_used(live: JetStreamNet, naming: str) -> None:
+    bus = await after_loss(live, [*BEFORE, drained("new-7")])
+    blob = packed(
+        len(BEFORE), Seen(drained=[drained("of-before").node_id]), ["node.drained/of-another-version"]
+    )
+    other = msgspec.structs.replace(_opened(blob), naming=naming)
+    await bus.save(NAME, zlib.compress(msgspec.msgpack.encode(other)))
     assert (await life(bus, upto=7)).state.drained == ["of-before", "new-7"]
