@@ -44,6 +44,7 @@ from schemas.ids import GpuType, NodeId, PlacementId
 from schemas.measurements import TimeModules
 from schemas.plans import Placement, PlanKind
 from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
+from services.planner.core.staying import pay_on
 from shared.domain import gangs
 from shared.domain.iteration import BYTES_PER_PARAMETER
 from shared.domain.nodes import fold_node, known_node
@@ -282,8 +283,7 @@ def _node_joined(state: State, fact: NodeJoined) -> None:
             if fact.node_id in job.unfit:
                 job.unfit -= {fact.node_id}
         state.residents.pop(fact.node_id, None)
-    state.node_facts += 1
-    fold_node(state.nodes, fact, known_node)
+    _node_changed(state, fact)
     state.claims.restart_node(fact)
 
 
@@ -321,6 +321,7 @@ def _leave(state: State, job: TrackedJob, node_id: NodeId, at: float, *, saved: 
 def _node_changed(state: State, fact: NodeEvent) -> None:
     state.node_facts += 1
     fold_node(state.nodes, fact, known_node)
+    pay_on(state, fact.at)
 
 
 def _start_ordered(state: State, fact: StartOrdered) -> None:

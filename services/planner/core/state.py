@@ -96,7 +96,7 @@ class State(msgspec.Struct, kw_only=True):
     """cluster time from which the restart budget allows moves again, if `paying_gpus` remain usable (see
     `staying`)"""
     paying_gpus: int = 0
-    """GPUs that were usable at the last plan while moves were to be paid back; 0: there was none"""
+    """GPUs that were usable at the last such plan or fact about a node; 0: no plan has cost anything yet"""
     opened_round: int = -1
     """the last round the profiler opened"""
     opened_at: float | None = None

@@ -6,7 +6,8 @@ there are two limits, a minimum and a budget:
 - A job that started may be moved once it has run for `minimum_run_restarts` times the cost of its restart.
 - The GPU-seconds that a first plan costs running jobs are paid back at `restart_share_max` of the cluster's
   GPU time. Until they are paid back, no running job may be moved. So in any stretch of time plans spend at
-  most that share of the GPU time, plus what the first plan in the stretch spent.
+  most that share of the GPU time, plus what the first plan in the stretch spent. The cluster's GPUs are those
+  of usable nodes, at any time; while there are none, the ones before count on.
 
 Neither limit applies to copies of a job, since copies are merged in any case. Neither holds a job on a node
 that is lost or drains. The budget does not hold a job on a node with more GPUs claimed than it has, as by
@@ -66,7 +67,7 @@ def _holder(placement: Placement) -> str:
 
 
 def _within_limits(state: State, at: float, settings: Settings) -> Stays:
-    paid_at = _paid_at(state, at) if settings.restart_share_max < 1 else at
+    paid_at = state.moves_from if settings.restart_share_max < 1 else at
     found, until = {}, math.inf
     longest_s = settings.minimum_run_restarts * state.restarts.at_most_s(settings.restart_prior_s)
     for job_id, placement_id in state.claims.of_job.items():
@@ -91,23 +92,22 @@ def _has_run_for(job: TrackedJob, seconds: float, at: float) -> bool:
 
 def charge(state: State, plan: PlanPublished, settings: Settings) -> None:
     """Before a plan is folded: forbid further moves until what it costs running jobs is paid back."""
-    if plan.token < state.token or settings.restart_share_max >= 1:
+    if plan.kind is not PlanKind.FIRST or plan.token < state.token or settings.restart_share_max >= 1:
         return
-    spent = _spent(state, plan, settings) if plan.kind is PlanKind.FIRST else 0.0
-    gpus = _usable_gpus(state) if spent or state.moves_from > plan.at else 0
-    if not gpus:
-        return
-    state.moves_from, state.paying_gpus = _paid_at(state, plan.at), gpus
-    if spent:
+    spent = _spent(state, plan, settings)
+    gpus = _usable_gpus(state) if spent else 0
+    if gpus:
         state.moves_from = max(state.moves_from, plan.at) + spent / (settings.restart_share_max * gpus)
+        state.paying_gpus = gpus
 
 
-def _paid_at(state: State, at: float) -> float:
-    """When what plans cost is paid back: since nodes left or came, fewer or more GPUs pay."""
-    left_s, paying = state.moves_from - at, state.paying_gpus
-    if left_s <= 0 or not paying or (gpus := _usable_gpus(state)) in (0, paying):
-        return state.moves_from
-    return at + left_s * paying / gpus
+def pay_on(state: State, at: float) -> None:
+    """After a fact about a node: what plans cost is paid back by the GPUs that are usable from now on."""
+    left_s = state.moves_from - at
+    gpus = _usable_gpus(state) if left_s > 0 else 0
+    if gpus and gpus != state.paying_gpus:
+        state.moves_from = at + left_s * state.paying_gpus / gpus
+        state.paying_gpus = gpus
 
 
 def _usable_gpus(state: State) -> int:

@@ -317,24 +317,29 @@ def test_only_usable_nodes_pay_back() -> None:
     assert state.moves_from == pytest.approx(200.0 + 15.0 * 4 / (0.1 * 16))
 
 
-@pytest.mark.parametrize("plans", [(), (220.0,), (210.0, 230.0)], ids=len)
-def test_nodes_that_come_back_pay_from_then_on(plans: tuple[float, ...]) -> None:
-    """60 GPU-seconds: of 0.8 a second until 240 s, and of 2.4 from then on, whatever plans come between."""
+def test_nodes_that_come_back_pay_from_then_on() -> None:
+    """60 GPU-seconds: of 0.8 a second until 240 s, and of 2.4 from then on, whenever one looks."""
     state = running(nodes=3)
     for node_id in ("node-2", "node-3"):
         fold(state, NodeDrained(at=101.0, node_id=NodeId(node_id)))
     charge(state, first(), BUDGET)
     runs(state, B, on(2), "pl-b")
-    for at in plans:
-        charge(state, first(at=at, kind=PlanKind.FRAGMENT), BUDGET)
     assert staying(state, 239.9, BUDGET).until == pytest.approx(275.0)
     for node_id in ("node-2", "node-3"):
         fold(state, NodeRestored(at=240.0, node_id=NodeId(node_id)))
     paid_at = 240.0 + (60.0 - 0.8 * 40.0) / 2.4
-    assert staying(state, 240.0, BUDGET).until == pytest.approx(paid_at)
-    charge(state, first(at=240.0, kind=PlanKind.FRAGMENT), BUDGET)
-    assert staying(state, 240.5, BUDGET).until == pytest.approx(paid_at)
+    assert [staying(state, at, BUDGET).until for at in (240.0, paid_at - 0.1)] == pytest.approx([paid_at] * 2)
     assert staying(state, paid_at + 0.1, BUDGET) == Stays()
+
+
+def test_nodes_that_drain_or_are_lost_pay_no_more() -> None:
+    """60 GPU-seconds: of 2.4 a second until 210 s, of 1.6 until 220 s, then of 0.8."""
+    state = running(nodes=3)
+    charge(state, first(), BUDGET)
+    runs(state, B, on(2), "pl-b")
+    fold(state, NodeDrained(at=210.0, node_id=NodeId("node-2")))
+    fold(state, NodeLost(at=220.0, node_id=NodeId("node-3")))
+    assert staying(state, 230.0, BUDGET).until == pytest.approx(220.0 + (60.0 - 24.0 - 16.0) / 0.8)
 
 
 def test_without_a_usable_node_there_is_nothing_to_pay_with() -> None:
