@@ -60,7 +60,10 @@ def configure_logs(
 
 
 class _Repeated:
-    """Drops warnings and errors of an event that was logged SAME_MAX times; the next one says how many."""
+    """Drops warnings and errors of an event that was logged SAME_MAX times within `WITHIN_S`.
+
+    The last line before says for how many seconds none is logged; the first line after, how many were not.
+    """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -82,6 +85,8 @@ class _Repeated:
             self._dropped[name] += 1
             raise structlog.DropEvent
         times.append(now)
+        if len(times) == SAME_MAX and (quiet_s := times[0] + WITHIN_S - now) > 0:
+            event["not_logged_for_s"] = round(quiet_s, 1)
         if dropped := self._dropped.pop(name, 0):
             event["not_logged_before"] = dropped
         return event
