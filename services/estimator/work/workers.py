@@ -81,7 +81,8 @@ class StoreLane:
                 self._failed[work] = str(error)
             raise
         finally:
-            self._elsewhere = self._opened is not None and _file_at(self._path) != self._opened
+            opened = self._opened
+            self._elsewhere = opened is not None and _file_at(self._path, unknown=opened) != opened
             self._began = None
         self._failed.pop(work, None)
         return done
@@ -99,12 +100,17 @@ class StoreLane:
         self._lane.close()
 
 
-def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file is at the path now, whatever it contains; None: there is none."""
+def _file_at(path: str, unknown: tuple[int, int] | None = None) -> tuple[int, int] | None:
+    """Which file is at the path now, whatever it contains; None: there is none.
+
+    `unknown`: what it is taken for where one cannot look at it, as while a network disk is away.
+    """
     try:
         there = Path(path).stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return unknown
     return there.st_dev, there.st_ino
 
 

@@ -187,3 +187,19 @@ async def test_a_store_whose_file_was_taken_away_is_a_trouble_until_it_is_back(t
     await lane.do(store.workloads)
     assert lane.troubles() == ()
     store.close()
+
+
+async def test_a_store_whose_path_cannot_be_looked_at_is_not_said_to_be_moved(tmp_path: Path) -> None:
+    """Too many symbolic links stand for a network disk that is away: either is an error of the system."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "store.duckdb"
+    store = DuckDbStore(str(path), 1e6)
+    lane = StoreLane(INLINE.lane("store"), str(path), retried=())
+    folder.rename(tmp_path / "away")
+    await lane.do(store.workloads)
+    assert len(lane.troubles()) == 1
+    folder.symlink_to(folder)
+    await lane.do(store.workloads)
+    assert lane.troubles() == ()
+    store.close()
