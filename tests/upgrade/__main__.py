@@ -18,9 +18,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.upgrade", description=__doc__)
     parser.add_argument("commit", help="of this repository's history")
     commit = parser.parse_args().commit
-    folder = tempfile.mkdtemp(prefix="rolling-keep-")
-    print(folder, flush=True)
-    if True:
+    with tempfile.TemporaryDirectory(prefix="rolling-") as folder:
         began = time.monotonic()
         done = asyncio.run(upgraded(of_commit(commit, Path(folder) / "version"), Path(folder)))
     for one in done.restarts:
