@@ -186,12 +186,15 @@ def _answer_all(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if memory_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    asked = os.getpid()
     server = serve(*arguments)
     server.warm()
     with contextlib.suppress(EOFError, BrokenPipeError):
         pipe.send(READY)
         while True:
             answer = server.answer(pipe.recv())
+            if os.getpid() != asked:
+                os._exit(0)  # a fork: its answer would be taken for that to the next request
             threads_left = threading.active_count() > 1
             if threads_left:
                 server.after_answer()  # the process ends with its answer

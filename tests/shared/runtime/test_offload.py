@@ -20,7 +20,7 @@ LIMIT_S = 60.0
 class Doubles:
     """A server; `exit` ends its process, `eat` takes a gibibyte, `linger` fails with much to take down.
 
-    `hang` gets no answer.
+    `hang` gets no answer; `fork` is answered by a fork too.
     """
 
     def __init__(self, start: int) -> None:
@@ -38,6 +38,9 @@ class Doubles:
             atexit.register(time.sleep, 600.0)
         if request == "hang":
             time.sleep(600.0)
+        if request == "fork":
+            os.fork()
+            return 0, self._done, os.getpid()
         assert isinstance(request, int)
         return 2 * request, self._done, os.getpid()
 
@@ -84,6 +87,14 @@ async def test_a_helper_process_that_ends_is_replaced() -> None:
     with pytest.raises(Crashed):
         await helper.call("exit", LIMIT_S)
     assert (await helper.call(4, LIMIT_S))[0] == 8
+    helper.end()
+
+
+async def test_a_fork_of_a_helper_process_answers_nothing() -> None:
+    """Its answer would be taken for that to the next request, and so on to the end."""
+    helper = LiveOffload().process("test", Doubles, 0)
+    await helper.call("fork", LIMIT_S)
+    assert [(await helper.call(number, LIMIT_S))[0] for number in range(1, 30)] == [*range(2, 60, 2)]
     helper.end()
 
 
