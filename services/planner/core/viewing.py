@@ -18,6 +18,8 @@ from shared.domain import gangs, in_turns
 from shared.domain.states import WAITING, JobState
 
 PLANNABLE = WAITING | {JobState.RUNNING}
+LEAST_PRIORITY = 1e-6
+"""the least priority that policies see: what they divide by a number near 0 is no number that a plan holds"""
 
 
 class Memo(msgspec.Struct, kw_only=True):
@@ -339,7 +341,7 @@ def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
         restarts=job.restarts,
         samples=job.samples,
         samples_done=0.0,
-        priority=job.priority,
+        priority=max(job.priority, LEAST_PRIORITY),
         project=job.project,
         workload=job.workload,
         batch_size=job.batch_size,

@@ -78,7 +78,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     samples_done: float
     """samples as last reported, plus those estimated since"""
     priority: float = 1.0
-    """the user's factor on the job's weight"""
+    """the user's factor on the job's weight; never less than 1e-6"""
     project: str = "default"
     workload: Fingerprint = Fingerprint("")
     """jobs of one workload train at the same speed on the same GPUs; empty: no other job is taken to be like

@@ -83,6 +83,12 @@ def waits(**fields: object) -> State:
     return state
 
 
+def test_a_priority_near_0_is_shown_as_the_least_one_that_policies_can_weigh() -> None:
+    """A job's file may name any above 0. With one of 1e-308 `hopyard`, `gavel` and `hadar` made no plan."""
+    assert the_job(waits(priority=1e-308)).priority == 1e-6
+    assert the_job(waits(priority=0.5)).priority == 0.5
+
+
 def test_a_job_has_waited_since_its_submission_but_for_what_it_held() -> None:
     assert the_job(waits(held_s=20.0)).wait_s == 75.0
     assert the_job(waits(held_s=94.5)).wait_s == 0.5

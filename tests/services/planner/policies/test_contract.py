@@ -10,6 +10,7 @@ from schemas.ids import GpuType, JobId, PlacementId, RotaId
 from schemas.numbers import MOST
 from schemas.placement import Gang, Lockstep, Relaxed
 from schemas.plans import Layer, Measures, PlanKind, Standing, Waiting
+from services.planner.core.viewing import LEAST_PRIORITY
 from services.planner.policies.contract.decision import (
     TEXT_LENGTH_MAX,
     Choice,
@@ -206,6 +207,13 @@ def test_memory_that_makes_no_sense_is_harmless(policy: str, seen: View, garbage
 def test_a_policy_is_called_again_later_or_not_at_all(policy: str, seen: View) -> None:
     again_at = decide(policy, seen).again_at
     assert again_at is None or again_at > seen.at
+
+
+@every_policy
+def test_the_least_priority_beside_the_largest_does_not_keep_a_policy_from_planning(policy: str) -> None:
+    jobs = [job(name, (1, 2), priority=one) for name, one in (("least", LEAST_PRIORITY), ("most", 1000.0))]
+    seen = view(jobs, [msgspec.structs.replace(node("a0", 3, gpus=4), modes=ALL_MODES)])
+    assert decide(policy, seen).choices
 
 
 @every_policy
