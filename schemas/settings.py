@@ -201,7 +201,8 @@ class Settings(File, frozen=True, kw_only=True):
         str,
         Meta(
             pattern=r"^((update|bucket|bandwidth|waiting|evidence|residuals|all)( +|$(?!\n)))*$(?!\n)",
-            description="words between spaces",
+            description="words between spaces, of update, bucket, bandwidth, waiting, evidence, "
+            "residuals, all",
         ),
     ] = ""
     """equations of the Hops paper that predictions follow to the letter: `update`, `bucket`, `bandwidth`,

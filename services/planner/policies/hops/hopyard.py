@@ -59,7 +59,7 @@ class HopyardOptions(ProgramOptions, frozen=True, kw_only=True):
     """added to what every job has waited"""
     slow: Factor = 0.3
     """how many seconds of waiting a second counts as that a job has lost by slow or few GPUs"""
-    left_least: Annotated[float, Meta(gt=0, le=1)] = 0.15
+    left_least: Annotated[float, Meta(ge=1e-6, le=1)] = 0.15
     """the least value of `left`, the share of a job still to do; 1: that share does not count"""
     critical: Factor = 1.0
     """how much the jobs that decide the makespan are preferred; 0: not at all"""

@@ -32,7 +32,7 @@ from services.planner.policies.contract.configurations import (
     held,
     placeable,
 )
-from services.planner.policies.contract.decision import ROUNDS, Choice, Decision, Left, Trigger
+from services.planner.policies.contract.decision import ROUNDS, SOONEST_S, Choice, Decision, Left, Trigger
 from services.planner.policies.contract.estimates import Estimated
 from services.planner.policies.contract.pools import PlaceRules
 from services.planner.policies.contract.variants import variant
@@ -61,6 +61,7 @@ DEPARTURES: Mapping[str, str] = {
     "ties": "a plan that leaves jobs in place is worth no more than its equals",
 }
 """the paper's rules that `as_printed` brings back"""
+AMONG = f"words between spaces, of {', '.join((*DEPARTURES, 'all'))}"
 
 
 class Bids(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +90,7 @@ class ProgramOptions(msgspec.Struct, frozen=True, kw_only=True):
     moving is free, as in the paper"""
     queue_refresh_s: Annotated[float, Meta(gt=0, le=1e8)] = 30.0
     """seconds after which a fragment plan is tried again, if jobs outside the window could fit"""
-    as_printed: Annotated[str, Meta(pattern=pattern_of(DEPARTURES), description="words between spaces")] = ""
+    as_printed: Annotated[str, Meta(pattern=pattern_of(DEPARTURES), description=AMONG)] = ""
     """the rules for which the paper's text is followed to the letter, separated by spaces: `fit`, `spread`,
     `window`, `total`, `admit`, `ties`, or `all`"""
 
@@ -279,7 +280,7 @@ class ProgramPolicy(ABC):
         idle = view.idle_gpus - sum(choice.gang.gpus for choice in choices)
         outside = (job for job in outlook.queue if job.job_id not in inside)
         if any(job.demand[0] <= idle for job in outside):
-            return view.at + self._options.queue_refresh_s
+            return view.at + max(self._options.queue_refresh_s, SOONEST_S)
         return None
 
 

@@ -78,6 +78,10 @@ def test_a_policy_with_options_is_one_file() -> None:
         ({"window_factor": "0"}, "policy hops, option window_factor: it must be a number > 0"),
         ({"priority_rule": "loudest"}, "option priority_rule: it must be lr, ftf, las, sjf, srtf, fifo"),
         ({"moving_cost_s": "nan"}, "policy hops, option moving_cost_s: "),
+        (
+            {"as_printed": "fit foo"},
+            "as_printed: it must be words between spaces, of fit, .*, all, but is 'fit foo'",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_the_choices(given: dict[str, str], complaint: str) -> None:

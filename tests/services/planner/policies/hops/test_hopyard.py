@@ -16,6 +16,7 @@ from services.planner.policies.contract.view import View, ViewJob
 from services.planner.policies.hops.hopyard import CRITICAL_AT_MOST, Hopyard, HopyardOptions, counted
 from services.planner.policies.hops.policy import Hops
 from services.planner.policies.kit.priority import ranked
+from services.planner.policies.registry import Registry, UnfitPolicy
 from tests.services.planner.planner_builders import chosen, decide, job, nodes, view
 
 PLAIN = HopyardOptions(
@@ -148,3 +149,10 @@ def test_a_job_that_arrives_calls_for_a_first_plan_at_once() -> None:
     whole = {trigger for trigger, kind in at_arrivals.calls.items() if kind is PlanKind.FIRST}
     assert (whole, at_arrivals.moves_for_waiting) == ({Trigger.ROUND, Trigger.ARRIVAL}, True)
     assert (by_rounds.calls, by_rounds.moves_for_waiting) == (Hops.calls, False)
+
+
+def test_a_left_least_near_0_is_refused_and_the_least_one_plans() -> None:
+    with pytest.raises(UnfitPolicy, match="left_least: it must be a number ≥ 1e-06, ≤ 1, but is '1e-300'"):
+        Registry().find("hopyard+left_least=1e-300")
+    done = [job(f"j{index}", samples_done=done) for index, done in enumerate((0.0, 1000.0))]
+    assert names(decided("hopyard+left_least=1e-6+priority_power=10", done)) == {"j0", "j1"}

@@ -132,6 +132,7 @@ def test_the_window_factor_lets_more_jobs_compete() -> None:
 def test_the_refresh_period_says_when_it_asks_again() -> None:
     seen = view(crowd(low=job("low", (4,), wait_s=1.0)), nodes(2, 2), at=100.0)
     assert decide("hops", seen, queue_refresh_s=5.0).again_at == 105.0
+    assert decide("hops", seen, queue_refresh_s=1e-30).again_at == 101.0, "later than now"
 
 
 def test_as_printed_fit() -> None:
