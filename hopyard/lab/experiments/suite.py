@@ -42,6 +42,7 @@ from hopyard.lab.runs.trials import Bounded, Simulated, Simulation, Solved, plai
 from hopyard.local.signals import run_until_stopped
 from hopyard.show.ticker import Ticker
 from schemas.results import RunResult
+from shared.domain.states import JobState
 
 DIFFERENCES = "## Differences from the paper"
 NOTES = Path(__file__).parents[3] / "docs" / "experiments"
@@ -53,6 +54,7 @@ OF_SEVERAL_MAKERS = (
 REFUSED_LISTED = 20
 """refused jobs that a report names"""
 REFUSING = Bounded(unknown="jobs were refused")
+INCOMPLETE = Bounded(unknown="jobs did not complete")
 BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 """a link to a page that does not lie beside the report"""
 
@@ -251,11 +253,15 @@ def differences(notes: str) -> Iterator[Part]:
 
 
 def simulations(done: Sequence[tuple[Case, TrialRun]]) -> list[Finished]:
-    """A bound is of all jobs, so it bounds no run that refused some."""
+    """A bound is of all jobs that fit, so it bounds no run that refused some or did not complete them all."""
     bounds = {as_key(case.trial): run.outcome for case, run in done if isinstance(run.outcome, Bounded)}
 
     def bound_of(trial: Simulation, outcome: Simulated) -> Bounded | None:
-        return REFUSING if outcome.result.refused else bounds.get(as_key(bounding_of(trial)))
+        if outcome.result.refused:
+            return REFUSING
+        bound = bounds.get(as_key(bounding_of(trial)))
+        open_or_failed = sum(job.state != JobState.COMPLETED for job in outcome.jobs)
+        return bound if bound is None or bound.unknown or open_or_failed <= bound.left_out else INCOMPLETE
 
     return [
         Finished(case, run.outcome, bound_of(case.trial, run.outcome))

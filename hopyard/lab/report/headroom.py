@@ -59,6 +59,7 @@ def bounds(finished: Sequence[Finished]) -> Iterator[Part]:
     yield Table(["", *headings], rows)
     left = max(one.bound.left_out for one in known if one.bound is not None)
     yield ASSUMES + (f" Left out of it: {plural(left, 'job')} for which there is no place." if left else "")
+    yield from (f"Some runs have no bound: {reason}." for reason in _unknown(finished))
     yield from (f"> {said}" for said in faults(finished))
 
 
@@ -127,7 +128,8 @@ def _shares(outcomes: Sequence[Simulated]) -> dict[str, Summary]:
 
 
 def _unknown(finished: Sequence[Finished]) -> list[str]:
-    return list(dict.fromkeys(one.bound.unknown for one in finished if one.bound is not None))
+    bounds = (one.bound for one in finished if one.bound is not None)
+    return list(dict.fromkeys(bound.unknown for bound in bounds if bound.unknown))
 
 
 def _of_bound(finished: Sequence[Finished]) -> Iterator[str]:

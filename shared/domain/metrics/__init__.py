@@ -21,7 +21,7 @@
 | cru_slots               | 1       | the same over whole rounds, as Hadar prints it: busy node time /      |
 |                         |         | (nodes · round · rounds); None where rounds are not known             |
 | cluster_throughput_mean | GPUs    | samples/s of all jobs, each in units of its single-GPU mean over types|
-| restarts                | 1       | preemptions of all jobs                                               |
+| restarts                | 1       | preemptions of all jobs, without those to merge copies                |
 | switch_s_mean           | s       | from the order to start a job that ran before until it trains again   |
 | lost_work_gpu_s         | GPU·s   | recomputed, or spent on checkpoints and restores (see the function)   |
 | merges                  | 1       | means taken of copies' weights (HadarE)                               |

@@ -268,6 +268,21 @@ def test_refused_jobs_are_named_and_simulate_ends_with_code_1(
 REFUSED = "name: second, workload: *vgg, gpus: 5"
 
 
+def test_a_run_in_which_a_job_fails_is_not_said_to_be_below_the_bound_of_all_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The long job fails at its limit; the other one's completion time is far below the mean of both."""
+    monkeypatch.chdir(tmp_path)
+    long = "gpus: 2, samples: 500000000, time_limit: 60"
+    Path("small.yaml").write_text(SMALL.replace("gpus: 4, samples: 500000", long))
+    words = ("--scenario", "small.yaml", "--policies", "fifo", "--seeds", "1", "--out", "out")
+    assert ran("compare", *words) == 0
+    assert "× bound" not in capfd.readouterr().out
+    report = Path("out/report.md").read_text()
+    assert "There is no bound: jobs did not complete." in report
+    assert "1 of 2 jobs failed; figures are about the others" in report
+
+
 def test_a_result_has_every_job(scenario: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert ran("simulate", "--scenario", str(scenario), "--policy", "fifo", "--json") == 0
     first, second = msgspec.json.decode(capfd.readouterr().out, type=RunResult).job_results
