@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import multiprocessing
 import multiprocessing.context
 import os
@@ -13,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +24,8 @@ from shared.runtime.offload.contract import Crashed, Server
 START_REAL_S = 120.0
 """long, since imports are slow on a crowded machine, and a start that is given up begins again"""
 READY = "ready"
+FILES_AT_MOST = 100
+"""files that a process may leave open, beside those of its start: without any left nothing can be imported"""
 ENDING_REAL_S = 10.0
 """how long to wait for the end of a process whose pipe is closed: it ends, as no code of ours closes the
 pipe"""
@@ -44,15 +48,15 @@ class ThreadLane:
 
 class _Answer(msgspec.Struct, frozen=True):
     answer: Any
-    threads_left: bool
-    """a thread is still busy behind the answer, so the process must not be used again"""
+    spent: bool
+    """a thread is still busy behind the answer, or files pile up: the process must not be used again"""
 
 
 class SpawnedProcess:
     """A helper process that is started before it is needed, and kept.
 
-    It is replaced when it crashes, overruns its time, or leaves a thread running behind its answer. Requests
-    and answers cross a pipe, pickled.
+    It is replaced when it crashes, overruns its time, or leaves a thread running or too many files open.
+    Requests and answers cross a pipe, pickled.
     """
 
     def __init__(
@@ -88,7 +92,7 @@ class SpawnedProcess:
             how = await asyncio.to_thread(_how_it_ended, self._process) if gone else str(error)
             self.end()
             raise Crashed(how) from None
-        if reply.threads_left:
+        if reply.spent:
             self.end()
         return reply.answer
 
@@ -189,17 +193,26 @@ def _answer_all(
     asked = os.getpid()
     server = serve(*arguments)
     server.warm()
+    files = _open_files()
     with contextlib.suppress(EOFError, BrokenPipeError):
         pipe.send(READY)
         while True:
             answer = server.answer(pipe.recv())
             if os.getpid() != asked:
                 os._exit(0)  # a fork: its answer would be taken for that to the next request
-            threads_left = threading.active_count() > 1
-            if threads_left:
+            spent = threading.active_count() > 1 or _open_files() > files + FILES_AT_MOST
+            if spent:
                 server.after_answer()  # the process ends with its answer
-            pipe.send(_Answer(answer, threads_left))
+            pipe.send(_Answer(answer, spent))
             server.after_answer()
+
+
+def _open_files() -> float:
+    """How many files this process has open; infinite where it can open no more."""
+    try:
+        return sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return math.inf
 
 
 class LiveOffload:

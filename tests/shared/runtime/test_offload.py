@@ -20,11 +20,12 @@ LIMIT_S = 60.0
 class Doubles:
     """A server; `exit` ends its process, `eat` takes a gibibyte, `linger` fails with much to take down.
 
-    `hang` gets no answer; `fork` is answered by a fork too.
+    `hang` gets no answer; `fork` is answered by a fork too; `open` leaves one file too many open.
     """
 
     def __init__(self, start: int) -> None:
         self._done = start
+        self._files: list[int] = []
 
     def warm(self) -> None:
         pass
@@ -40,6 +41,9 @@ class Doubles:
             time.sleep(600.0)
         if request == "fork":
             os.fork()
+            return 0, self._done, os.getpid()
+        if request == "open":
+            self._files += [os.open(os.devnull, os.O_RDONLY) for _ in range(live.FILES_AT_MOST + 1)]
             return 0, self._done, os.getpid()
         assert isinstance(request, int)
         return 2 * request, self._done, os.getpid()
@@ -95,6 +99,15 @@ async def test_a_fork_of_a_helper_process_answers_nothing() -> None:
     helper = LiveOffload().process("test", Doubles, 0)
     await helper.call("fork", LIMIT_S)
     assert [(await helper.call(number, LIMIT_S))[0] for number in range(1, 30)] == [*range(2, 60, 2)]
+    helper.end()
+
+
+async def test_a_helper_process_that_leaves_files_open_is_replaced() -> None:
+    helper = LiveOffload().process("test", Doubles, 0)
+    first = await helper.call(1, LIMIT_S)
+    assert (await helper.call(1, LIMIT_S))[2] == first[2]
+    assert (await helper.call("open", LIMIT_S))[2] == first[2]
+    assert (await helper.call(1, LIMIT_S))[2] != first[2]
     helper.end()
 
 
