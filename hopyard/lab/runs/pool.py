@@ -27,6 +27,8 @@ LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
 STDERR_LIMIT = 2_000
 """characters of a failed run's last words"""
+READ_BYTES = 65_536
+"""of what a run prints, at once"""
 
 
 class TrialRun(msgspec.Struct, frozen=True):
@@ -41,7 +43,7 @@ class TrialPool:
     """A folder of outcomes, and the processes that add to it."""
 
     def __init__(self, folder: Path, workers: int, ticker: Ticker, *, events: bool = False) -> None:
-        self._folder = folder
+        self._folder = folder.absolute()  # a policy may change its process's working directory
         self._workers = workers
         self._ticker = ticker
         self._events = events
@@ -123,11 +125,24 @@ async def _heard(process: asyncio.subprocess.Process, trial: bytes, show: Callab
         process.stdin.write(trial)
         await process.stdin.drain()
         process.stdin.close()
-    async for line in process.stdout:
-        with contextlib.suppress(ValueError):  # what a policy prints is no share
-            show(float(line))
+    rest = b""
+    while more := await process.stdout.read(READ_BYTES):
+        *lines, rest = (rest + more).split(b"\n")
+        rest = rest[-READ_BYTES:]  # a policy may print a line of any length
+        for share in map(_share, lines):
+            if share is not None:
+                show(share)
     await process.wait()
     return await said
+
+
+def _share(line: bytes) -> float | None:
+    """None where a policy printed the line."""
+    try:
+        share = float(line)
+    except ValueError:
+        return None
+    return share if 0.0 <= share <= 1.0 else None
 
 
 class _Progress:

@@ -25,7 +25,7 @@ from hopyard.lab.experiments.suite import (
 from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
 from hopyard.lab.runs.cases import Case
 from hopyard.lab.runs.pool import TrialPool, compress
-from hopyard.lab.runs.trials import Simulation, StoredOutcome, Trial
+from hopyard.lab.runs.trials import Simulated, Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
 from schemas.scenarios import PolicyChange, TraceWorkload
@@ -63,6 +63,32 @@ def test_a_run_says_how_far_it_is(tmp_path: Path) -> None:
     shown = [line for line in out.getvalue().split(ERASE) if "under way" in line]
     assert shown[0] == "0 of 1 runs done, 1 under way, 0%"
     assert out.getvalue().endswith(ERASE)
+
+
+LOUD = """
+import os
+
+from services.planner.policies.classical.fifo import Fifo
+
+
+class Loud(Fifo):
+    def wants(self, view):
+        os.chdir("/")
+        print("nan\\n9\\n" + 200_000 * "x", flush=True)
+        return super().wants(view)
+"""
+
+
+def test_a_policy_that_prints_anything_and_changes_the_folder_is_run_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loud.py").write_text(LOUD)
+    out = Terminal()
+    [ran] = asyncio.run(TrialPool(Path("runs"), 1, Ticker(out)).run([trial(str(tmp_path / "loud.py:Loud"))]))
+    assert (ran.failure, type(ran.outcome)) == ("", Simulated)
+    assert "nan%" not in out.getvalue()
+    assert "900%" not in out.getvalue()
 
 
 def test_the_name_changes_with_the_trace(tmp_path: Path) -> None:
