@@ -43,7 +43,7 @@ class TrialPool:
     """A folder of outcomes, and the processes that add to it."""
 
     def __init__(self, folder: Path, workers: int, ticker: Ticker, *, events: bool = False) -> None:
-        self._folder = folder.absolute()  # a policy may change its process's working directory
+        self._folder = folder
         self._workers = workers
         self._ticker = ticker
         self._events = events

@@ -1,5 +1,10 @@
 """Serves policies and the solver in a process that can be ended: see `shared.runtime.offload`."""
 
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 import msgspec
 
 from schemas.settings import Settings
@@ -32,6 +37,10 @@ class PolicyServer:
         load(self._solver)
 
     def answer(self, request: Request) -> Answer:
+        with _back_in_its_folder():
+            return self._answered(request)
+
+    def _answered(self, request: Request) -> Answer:
         match request:
             case Look():
                 return looked_at(self._registry, request)
@@ -52,6 +61,23 @@ class PolicyServer:
 
     def after_answer(self) -> None:
         self._dump.write()
+
+
+@contextlib.contextmanager
+def _back_in_its_folder() -> Iterator[None]:
+    """At the end the working directory is that of the beginning: a policy may have changed it.
+
+    Files that settings and commands name may be relative to it.
+    """
+    try:
+        before = Path.cwd()
+    except OSError:  # it was removed
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def policy_process(settings: Settings, offload: Offload) -> HelperProcess:

@@ -24,7 +24,7 @@ class Dump:
 
     def __init__(self, folder: str) -> None:
         """`folder`: empty: nothing is saved. That problems cannot be saved is logged; planning goes on."""
-        self._folder = Path(folder).absolute() if folder else None  # a policy may change folders
+        self._folder = Path(folder) if folder else None
         self._noted: list[_Noted] = []
         self._failed = False
         """whether the last problem could not be saved"""

@@ -19,7 +19,7 @@ from services.planner.solver import solve
 from services.planner.solver.effort import Effort
 from services.planner.solver.files import read_problem, result_of, write_problem
 from services.planner.solver.problem import Problem, worth
-from services.planner.work.policy_process import PolicyServer, policy_process
+from services.planner.work.policy_process import policy_process
 from services.planner.work.steps import Decide
 from shared.runtime.files import InvalidFile
 from shared.runtime.offload import INLINE, LiveOffload
@@ -150,18 +150,6 @@ async def test_the_process_beside_leaves_them_too(tmp_path: Path) -> None:
     finally:
         process.end()
     assert read_problem(tmp_path / "000000-first-0000.json.gz").jobs == ("x", "y")
-
-
-def test_they_are_left_in_one_folder_though_a_policy_changes_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    server = PolicyServer(Settings(dump_problems="here"))
-    monkeypatch.chdir("elsewhere")
-    server.answer(step())
-    server.after_answer()
-    assert read_problem(tmp_path / "here" / "000000-first-0000.json.gz").jobs == ("x", "y")
 
 
 async def test_a_folder_that_cannot_be_written_costs_no_plan(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from services.planner.policies.contract.view import View
 from services.planner.solver.problem import Solve
 
 Step = Literal["built", "wants", "decides"]
-How = Literal["raises", "hangs", "exits", "dies", "eats"]
+How = Literal["raises", "hangs", "exits", "dies", "eats", "moves"]
 
 
 def raises() -> None:
@@ -42,12 +42,17 @@ def eats() -> None:
         held.append(np.empty(2**25))  # of address space: nothing is written
 
 
+def moves() -> None:
+    os.chdir("/")
+
+
 HOW: Mapping[How, Callable[[], None]] = {
     "raises": raises,
     "hangs": hangs,
     "exits": exits,
     "dies": dies,
     "eats": eats,
+    "moves": moves,
 }
 
 
