@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_when_the_log_is_moved_into_the_file_costs_nothing(d
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="Make room"):
             add(10)
-        assert len(store.running(observed().fingerprint, GpuType("A"))) == RUNNING
+        assert len(store.running(observed().fingerprint, GpuType("A")).latest) == RUNNING
     full.unlink()
     add()
     store.close()
@@ -202,11 +202,15 @@ def type_layer() -> Keys:
 
 async def refused(stack: Stack) -> str:
     """Why, once it is."""
-    async with asyncio.timeout(LIMIT_S):
-        while True:
-            status, answer = await _submitted(stack)
-            if status == UNAVAILABLE and "nothing can be stored" in answer["detail"]:
-                return answer["detail"]
+    last: object = "none"
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                status, answer = last = await _submitted(stack)
+                if status == UNAVAILABLE and "nothing can be stored" in answer["detail"]:
+                    return answer["detail"]
+    except TimeoutError:
+        raise AssertionError(f"the last answer: {last}") from None
 
 
 async def accepted(stack: Stack) -> str:

@@ -201,7 +201,7 @@ class Connection:
 
         The server is asked a few times, and its quickest answer counts. Raises Unavailable.
         """
-        with unavailable("time"):
+        with unavailable("the time at NATS"):
             readings = [await self._read_server_clock(now) for _ in range(CLOCK_READINGS)]
         return min(readings, key=lambda reading: reading[1])
 

@@ -121,7 +121,7 @@ async def raise_revisions(connection: Connection, at_least: int) -> None:
     A revision is a sequence of the bucket's stream, so messages of no meaning are published until it is
     reached.
     """
-    with unavailable("revisions"):
+    with unavailable("the revisions of the state"):
         try:
             last = await last_seq_of(connection, STATE_STREAM)
         except NotFoundError:

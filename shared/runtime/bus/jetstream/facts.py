@@ -42,17 +42,17 @@ class JetStreamFacts:
         """held by the one publishing whose facts go to the stream, so that those of two never mix"""
 
     async def open(self) -> None:
-        with unavailable("subscribe"):
+        with unavailable("listening to acknowledgements"):
             await self._acks.open()
 
     async def last_seq(self) -> int:
-        with unavailable("last_seq"):
+        with unavailable("the end of the log"):
             if self._connection.is_agents:
                 return (await place_of(self._connection, self._connection.node)).last
             return int((await self._connection.js.stream_info(FACTS_STREAM)).state.last_seq)
 
     async def fetch(self, seqs: Sequence[int], *, archived: bool = True) -> list[Record]:
-        with unavailable("fetch"):
+        with unavailable("reading facts"):
             found: dict[int, Raw] = {}
             for some in _chunks([seq for seq in seqs if seq > 0]):
                 messages = await asyncio.gather(*map(self._fetched, some))
@@ -216,12 +216,12 @@ class JetStreamFacts:
     # ---- reading
 
     async def dropped(self) -> int:
-        with unavailable("dropped"):
+        with unavailable("the beginning of the log"):
             return await first_of(self._connection) - 1
 
     async def newest(self, subjects: Sequence[str]) -> int:
         connection = self._connection
-        with unavailable("newest"):
+        with unavailable("the newest fact"):
             if connection.is_agents:
                 return (await place_of(connection, _node_of(subjects))).newest
             found = await asyncio.gather(*(newest_seq(connection, one) for one in coarser(subjects)))

@@ -48,7 +48,7 @@ class Leading:
 
     async def newest(self, service: str) -> int:
         """Sequence of the newest `ServiceLed` of a service; 0: it has none. Raises Unavailable."""
-        with unavailable("led_last"):
+        with unavailable("a leader's last fact"):
             return await newest_seq(self._connection, _subject_of(service))
 
     async def publish_led(self, led: ServiceLed, after: int) -> None:
@@ -57,7 +57,7 @@ class Leading:
         Raises Fenced where there is a newer one, and Unavailable; `led` may be stored all the same.
         """
         expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
-        with unavailable("lead"):
+        with unavailable("taking the lead"):
             fact = encoded(self._connection, replace(led, first=await self._find_first_led()))
             try:
                 ack = await self._send(fact, fact.headers | expected)
@@ -150,7 +150,7 @@ class Leading:
 
     async def _fence_is_newest(self) -> bool:
         """Whether the fence is the newest `ServiceLed` of its service. Raises Unavailable."""
-        with unavailable("still_leads"):
+        with unavailable("a look at who leads"):
             newest = await newest_seq(self._connection, self._fence.subject)
         fence = self._fence  # read again: it may have been renewed while NATS was asked
         self._doubt_while_missing(there=newest >= fence.seq)

@@ -273,7 +273,7 @@ class NodeReads:
         return OlderFacts(rows=fitting, upto=fitting[-1].seq if len(fitting) < len(rows) else page.upto)
 
     async def _place(self, node_id: str) -> Place:
-        with unavailable("place"):
+        with unavailable("a node's newest fact"):
             info: StreamInfo = await self._connection.js.stream_info(FACTS_STREAM)
             try:
                 subject = f"hopyard.*.{node_id}.*"

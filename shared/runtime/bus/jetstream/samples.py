@@ -39,7 +39,7 @@ class JetStreamSamples:
         await connection.up()
         subscriptions: list[Subscription] = []
         try:
-            with unavailable("listen"):
+            with unavailable("listening to samples"):
                 for kind in kinds:
                     subscription = await connection.nats.subscribe(sample_subject(kind), cb=hear)
                     subscriptions.append(subscription)
