@@ -50,7 +50,7 @@ PACKAGES = {
 EXTRAS = dict.fromkeys(("markdown_it", "matplotlib"), "lab")
 """the extra that has it, where one does"""
 HERE = "the current folder"
-"""the only file of which the system says without a name that it is not there: it was deleted meanwhile"""
+"""what an error is about that says "no such file" and names none: the folder was deleted meanwhile"""
 
 
 class Failure(Exception):

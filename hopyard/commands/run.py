@@ -190,8 +190,9 @@ def up(
     Takes cluster and settings of the scenario; `hopyard replay` submits its
     jobs. Other commands take the stack of the nearest folder .hopyard, here or
     further up, else your only running stack; with another data folder, two
-    variables are printed that name it. Started again on the same folder, it
-    goes on where it stopped. A service that dies is restarted.
+    variables are printed that name it. Started again on the same folder with
+    the same cluster, it goes on where it stopped. A service that dies is
+    restarted.
 
     $ hopyard up
     $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard

@@ -23,9 +23,9 @@ SAME_MAX = 100
 EVENTS_KNOWN = 1_000
 """events whose lines are counted at a time"""
 WITHIN_S = 60.0
-OF_REQUESTS = "aiohttp.http_exceptions"
+REQUEST_ERRORS = "aiohttp.http_exceptions"
 """module of the errors of requests that are no HTTP"""
-OF_BODIES = "RequestPayloadError"
+BODY_ERROR = "RequestPayloadError"
 """name of the error of a body that is not encoded as its request says"""
 
 Line = Mapping[str, Any]
@@ -163,7 +163,7 @@ class _Unparsed(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        if type(error).__module__ != OF_REQUESTS and type(error).__name__ != OF_BODIES:
+        if type(error).__module__ != REQUEST_ERRORS and type(error).__name__ != BODY_ERROR:
             return True
         full = len(self._times) == UNPARSED_MAX
         if full and record.created - self._times[0] < WITHIN_S:

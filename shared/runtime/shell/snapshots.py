@@ -29,13 +29,13 @@ class _Snapshot(msgspec.Struct, frozen=True):
     ids: list[str]
     shape: str
     """digest of the state's type: names, fields and what they hold"""
-    naming: str = ""
-    """digest of what ids of facts are made of; empty: of a version that did not write it"""
+    identities: str = ""
+    """digest of the fields that ids of facts are made of; empty: of a version that did not write it"""
 
 
 def packed(seq: int, state: object, ids: Iterable[str]) -> bytes:
     """`state` as it is after fact `seq`, and the ids of the facts that it remembers."""
-    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids), _shape(type(state)), _naming())
+    snapshot = _Snapshot(seq, msgspec.msgpack.encode(state), list(ids), _shape(type(state)), _identities())
     # A tenth of the size: the monitor's alone is 9 MB with 10,000 jobs, written in one go.
     return zlib.compress(msgspec.msgpack.encode(snapshot), 1)
 
@@ -57,7 +57,7 @@ def facts_in(blob: bytes) -> tuple[int, list[str]]:
     There are no ids if it is of a version in which facts may have other ids than in this one.
     """
     snapshot = _opened(blob)
-    return snapshot.seq, snapshot.ids if snapshot.naming == _naming() else []
+    return snapshot.seq, snapshot.ids if snapshot.identities == _identities() else []
 
 
 def _opened(blob: bytes) -> _Snapshot:
@@ -80,7 +80,7 @@ def _shape(kind: type) -> str:
 
 
 @cache
-def _naming() -> str:
-    """A digest of what ids are made of: the same fact may have had another id in another version."""
-    identities = sorted((kind.tag(), kind.identity) for kind in get_args(Fact))
-    return hashlib.blake2b(repr(identities).encode(), digest_size=8).hexdigest()
+def _identities() -> str:
+    """A digest of the fields that ids are made of: a fact may have had another id in another version."""
+    fields = sorted((kind.tag(), kind.identity) for kind in get_args(Fact))
+    return hashlib.blake2b(repr(fields).encode(), digest_size=8).hexdigest()

@@ -15,6 +15,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from schemas.subjects import SNAPSHOT_BUCKET
 from shared.runtime.bus.contract import DamagedBlob
+from shared.runtime.bus.jetstream.connection import EXPECTED_LAST
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
 
 DIGEST = "SHA-256="
@@ -22,8 +23,6 @@ SERVER_ERROR = 500
 PART_BYTES = 128 * 1024
 ROLLUP = {"Nats-Rollup": "sub"}
 """header by which a message replaces all others of its subject"""
-EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-"""header by which a message is refused unless the last one of its subject has this sequence; 0: none"""
 
 
 class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +76,7 @@ async def _before(js: JetStreamContext, name: str) -> tuple[str, dict[str, str]]
         found = await _described(js, name)
     except DamagedBlob:
         return "", {}  # the server cannot read the message, and does not say where it is
-    expected = {EXPECTED: str((found.seq or 0) if found is not None else 0)}
+    expected = {EXPECTED_LAST: str((found.seq or 0) if found is not None else 0)}
     try:
         return msgspec.json.decode(found.data or b"", type=_Meta).nuid if found is not None else "", expected
     except ValueError:

@@ -67,6 +67,8 @@ STREAM_INFO = f"$JS.API.STREAM.INFO.{FACTS_STREAM}"
 DEAD_LETTER_HEADER_BYTES = 4_096
 SUBJECT_CHARS = 500
 """characters of a dead letter's subject that its header keeps"""
+EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence"
+"""header by which a message is refused unless the last one of its subject has this sequence; 0: none"""
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
@@ -100,8 +102,8 @@ class Fence(msgspec.Struct, frozen=True):
     def headers(self) -> dict[str, str]:
         """With these the server refuses a fact once the fence is not the newest of its subject."""
         return {
-            "Nats-Expected-Last-Subject-Sequence": str(self.seq),
-            "Nats-Expected-Last-Subject-Sequence-Subject": self.subject,
+            EXPECTED_LAST: str(self.seq),
+            f"{EXPECTED_LAST}-Subject": self.subject,
         }
 
 

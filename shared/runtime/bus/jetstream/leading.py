@@ -22,7 +22,7 @@ from schemas.subjects import FACTS_STREAM
 from shared.domain.invariants import read_fact
 from shared.runtime.bus.contract import Fenced, Unavailable
 from shared.runtime.bus.jetstream.acks import ID_IN_PROCESS, SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
-from shared.runtime.bus.jetstream.connection import Connection, Fence, unavailable
+from shared.runtime.bus.jetstream.connection import EXPECTED_LAST, Connection, Fence, unavailable
 from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_is_taken, newest_seq
 
 MISSING_S = 10.0
@@ -56,7 +56,7 @@ class Leading:
 
         Raises Fenced where there is a newer one, and Unavailable; `led` may be stored all the same.
         """
-        expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        expected = {EXPECTED_LAST: str(after)}
         with unavailable("taking the lead"):
             fact = encoded(self._connection, replace(led, first=await self._find_first_led()))
             try:

@@ -10,7 +10,7 @@ from schemas.subjects import AGENT, state_subject
 from shared.runtime.bus.contract import Conflict, Unavailable
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
-from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import EXPECTED_LAST, NOTHING_STORED, Connection, unavailable
 from shared.runtime.bus.jetstream.node_reads import asked_value, stored_value
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
@@ -95,7 +95,7 @@ class JetStreamState:
 def _headers(expected: int | None, ttl_s: float | None) -> dict[str, str]:
     headers = {}
     if expected is not None:
-        headers[blobs.EXPECTED] = str(expected)
+        headers[EXPECTED_LAST] = str(expected)
     if ttl_s is not None:
         headers["Nats-TTL"] = f"{math.ceil(max(ttl_s, TTL_MIN_S) * 1000)}ms"
     return headers

@@ -72,12 +72,12 @@ async def test_a_stream_that_ends_before_the_snapshot_is_said_before_any_archive
         await life(bus, upto=7)
 
 
-@pytest.mark.parametrize("naming", ["", "of other fields"])
-async def test_a_snapshot_of_a_version_with_other_ids_is_used(live: JetStreamNet, naming: str) -> None:
+@pytest.mark.parametrize("identities", ["", "of other fields"])
+async def test_a_snapshot_of_a_version_with_other_ids_is_used(live: JetStreamNet, identities: str) -> None:
     bus = await after_loss(live, [*BEFORE, drained("new-7")])
     blob = packed(
         len(BEFORE), Seen(drained=[drained("of-before").node_id]), ["node.drained/of-another-version"]
     )
-    other = msgspec.structs.replace(_opened(blob), naming=naming)
+    other = msgspec.structs.replace(_opened(blob), identities=identities)
     await bus.save(NAME, zlib.compress(msgspec.msgpack.encode(other)))
     assert (await life(bus, upto=7)).state.drained == ["of-before", "new-7"]
