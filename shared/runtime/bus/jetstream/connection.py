@@ -123,6 +123,8 @@ class Connection:
         """the leader's fence; None: a service or agent without other instances publishes without one"""
         self.why_not_stored = ""
         """why the last attempt to store something failed; empty: it did not"""
+        self._unconfirmed_since = math.inf
+        """when the oldest write began behind which NATS has confirmed none; infinite: there is none"""
         self.refused: set[str] = set()
         """subjects on which the server has refused this account to publish; in lower case, as the client
         reports them"""
@@ -291,6 +293,24 @@ class Connection:
     def connected(self) -> bool:
         return bool(self.nats.is_connected)
 
+    def stored(self) -> None:
+        """Note that NATS has confirmed a write."""
+        self.why_not_stored, self._unconfirmed_since = "", math.inf
+
+    def not_stored(self) -> None:
+        """Note that NATS has not confirmed a write in the time that it has."""
+        if self.connected():
+            self.why_not_stored = NOTHING_STORED
+
+    def given_up(self, began: float) -> None:
+        """Note that a write was given up, perhaps before its time was over; `began`: by the monotonic clock.
+
+        The renewals of a lease, say, have less time each. Together they tell as much as one that waits.
+        """
+        self._unconfirmed_since = min(self._unconfirmed_since, began)
+        if time.monotonic() - self._unconfirmed_since >= self.confirmed_s:
+            self.not_stored()
+
     @property
     def why_away(self) -> str:
         """Why the connection is lost; empty for as long as another server may need to take over."""
@@ -409,6 +429,7 @@ class Connection:
     async def _on_lost(self) -> None:
         self._changed.clear()
         self._lost_at = time.monotonic()
+        self._unconfirmed_since = math.inf
         current = self.nats._current_server  # noqa: SLF001 - the client has no other way to say
         self._lost_server = current.uri.netloc if current is not None else ""
         # The client would send what it has queued as soon as it is back, before what was lost with the socket

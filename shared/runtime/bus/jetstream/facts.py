@@ -21,7 +21,7 @@ from shared.runtime.bus.jetstream.acks import (
     Acks,
 )
 from shared.runtime.bus.jetstream.archived_facts import archived_after, archived_at, first_of
-from shared.runtime.bus.jetstream.connection import NOTHING_STORED, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import Connection, unavailable
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_is_taken, newest_seq
 from shared.runtime.bus.jetstream.handoff import Handoff
@@ -146,9 +146,9 @@ class JetStreamFacts:
             stored = await self._send_once(facts)
             facts = facts[stored:]
             if stored or not facts:
-                self._connection.why_not_stored = ""
-            elif self._connection.connected():
-                self._connection.why_not_stored = NOTHING_STORED
+                self._connection.stored()
+            else:
+                self._connection.not_stored()
             if not facts:
                 return
             self._connection.check_allowed(facts[0].subject)

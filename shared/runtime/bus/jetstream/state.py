@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.errors import APIError
@@ -10,7 +11,7 @@ from schemas.subjects import AGENT, state_subject
 from shared.runtime.bus.contract import Conflict, Unavailable
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
-from shared.runtime.bus.jetstream.connection import EXPECTED_LAST, NOTHING_STORED, Connection, unavailable
+from shared.runtime.bus.jetstream.connection import EXPECTED_LAST, Connection, unavailable
 from shared.runtime.bus.jetstream.node_reads import asked_value, stored_value
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
@@ -42,13 +43,16 @@ class JetStreamState:
         limit = self._connection.nats.max_payload - HEADER_ROOM_BYTES
         check_size(key, value, limit)
         subject = state_subject(check_key(key))
+        began = time.monotonic()
         with unavailable(f"put {key}"):
             try:
                 ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
-                self._connection.why_not_stored = ""
+                self._connection.stored()
             except NatsTimeoutError:
-                if self._connection.connected():
-                    self._connection.why_not_stored = NOTHING_STORED
+                self._connection.not_stored()
+                raise
+            except asyncio.CancelledError:
+                self._connection.given_up(began)
                 raise
             except APIError as error:
                 if error.err_code in WRONG_REVISION:

@@ -1,5 +1,7 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 import msgspec
@@ -7,11 +9,11 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg
 
-from schemas.subjects import SNAPSHOT_BUCKET
+from schemas.subjects import SNAPSHOT_BUCKET, state_subject
 from shared.runtime.bus.contract import Conflict, Unavailable
-from shared.runtime.bus.jetstream import blobs
-from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM
-from tests.bus_nets import JetStreamNet, LiveNats, Net
+from shared.runtime.bus.jetstream import JetStreamBus, blobs
+from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
+from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats, Net
 from tests.shared.runtime.bus.bus_build import cancelled, until
 
 TTL_S = 1.0
@@ -206,3 +208,35 @@ async def test_state_is_unavailable_while_the_server_is_away(live: JetStreamNet,
     await nats.restart()
     await bus.publish([cancelled()])
     assert await bus.get("a") is None
+
+
+async def test_writes_given_up_early_tell_together_that_nothing_is_stored(
+    live: JetStreamNet, nats: LiveNats
+) -> None:
+    """Each attempt to renew a lease, or to move a cursor, has less time than a fact has to be confirmed."""
+    limit_s = 1.0
+    bus = await JetStreamBus.connect(nats.settings(publish_timeout_real_s=limit_s), "service", LIMIT_S)
+    await bus.put("a", b"1")
+    async with unconfirmed(live, "a"), asyncio.timeout(LIMIT_S):
+        began = time.monotonic()
+        while not bus.why_not_stored():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s / 5):
+                    await bus.put("a", b"2")
+        assert time.monotonic() - began >= limit_s
+    await bus.put("a", b"3")
+    assert not bus.why_not_stored()
+    await bus.close()
+
+
+@asynccontextmanager
+async def unconfirmed(live: JetStreamNet, key: str) -> AsyncIterator[None]:
+    """Meanwhile a subscriber, which says nothing, takes what is put there in place of the stream."""
+    js, subject = live._raw.jetstream(), state_subject(key)
+    config = await live.stream(STATE_STREAM)
+    await js.delete_stream(STATE_STREAM)
+    mute = await live._raw.subscribe(subject)
+    await live._raw.flush()
+    yield
+    await mute.unsubscribe()
+    await js.add_stream(config)
