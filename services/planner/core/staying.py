@@ -10,8 +10,8 @@ there are two limits, a minimum and a budget:
   of usable nodes, at any time; while there are none, the ones before count on.
 
 Neither limit applies to copies of a job, since copies are merged in any case. Neither holds a job on a node
-that is lost or drains. The budget does not hold a job on a node with more GPUs claimed than it has, as by
-measurements. A job on a closed node (see `leaving`) stays there.
+that is lost or drains, and the budget does not pay for its move. The budget does not hold a job on a node
+with more GPUs claimed than it has, as by measurements. A job on a closed node (see `leaving`) stays there.
 
 If one job of a rota stays, all do: it holds all GPUs of the rota, so that moving the others frees none.
 """
@@ -128,9 +128,11 @@ def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
 
 
 def _goes_on(state: State, job_id: JobId, job: TrackedJob) -> bool:
-    """Whether neither an earlier plan nor the loss of a worker has ended the job's run already."""
-    held = state.claims.of_job.get(job_id)
-    return held == job.placement and held not in state.claims.broken
+    """Whether the job would run on if plans left it alone: it has its whole gang, on usable nodes."""
+    placement = state.claims.placement_of(job_id)
+    if placement is None or placement.placement_id != job.placement:
+        return False
+    return placement.placement_id not in state.claims.broken and _on_usable_nodes(state, placement)
 
 
 def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
@@ -155,6 +157,10 @@ def may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
         return False
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return False
+    return _on_usable_nodes(state, placement)
+
+
+def _on_usable_nodes(state: State, placement: Placement) -> bool:
     return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
 
 

@@ -310,6 +310,19 @@ def test_a_plan_does_not_pay_for_a_job_that_lost_a_worker() -> None:
     assert state.moves_from == 0.0
 
 
+@pytest.mark.parametrize("fact", [NodeDrained, NodeLost])
+def test_a_plan_does_not_pay_for_a_job_whose_node_drains_or_is_lost(
+    fact: type[NodeDrained | NodeLost],
+) -> None:
+    state = running(nodes=2)
+    fold(state, fact(at=101.0, node_id=NodeId(NODE)))
+    runs(state, B, Gang.of({NodeId("node-2"): 2}), "pl-b")
+    charge(state, first(placement(A, place="pl-c"), there(state, B)), BUDGET)
+    assert state.moves_from == 0.0
+    charge(state, first(placement(A, place="pl-c")), BUDGET)
+    assert state.moves_from == pytest.approx(200.0 + 15.0 * 2 / (0.1 * 8)), "it moves B of its own accord"
+
+
 def test_only_usable_nodes_pay_back() -> None:
     state = running(nodes=3)
     fold(state, NodeDrained(at=101.0, node_id=NodeId("node-2")))
