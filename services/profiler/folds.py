@@ -263,7 +263,7 @@ def _joined(state: State, fact: NodeJoined, _: Rules) -> None:
     for placement_id, run in state.runs.items():
         if run.plan.node_id != fact.node_id or placement_id in fact.workers:
             continue
-        if run.started_at is not None:
+        if placement_id in before:  # ordered to an earlier life, so that no later one begins it
             _excuse(run, "the agent restarted")
         elif run.plan.gpu_type != fact.node.gpu_type:
             _excuse(run, OTHER_GPUS)

@@ -17,6 +17,7 @@ from schemas.events import (
     ProfileMeasured,
     ProfileRun,
     ProfilingPlanned,
+    StartOrdered,
     StopOrdered,
     WorkerStarted,
     WorkerStopped,
@@ -24,6 +25,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.jobs import JobSpec, Workload
 from schemas.measurements import Measured
+from schemas.placement import Gang
 from services.profiler.core import Profiler
 from services.profiler.state import State
 from services.profiler.tasks import Fit
@@ -85,6 +87,21 @@ def started(node: str = "a0", placement: str = "p1", gpus: int = 1, at: float = 
         placement_id=PlacementId(placement),
         job_id=JobId("j1"),
         gpu_indices=tuple(range(gpus)),
+    )
+
+
+def ordered(run: ProfileRun) -> StartOrdered:
+    return StartOrdered(
+        at=9.0,
+        node_id=run.node_id,
+        placement_id=run.placement_id,
+        job_id=run.job_id,
+        spec=spec(),
+        gang=Gang.of({run.node_id: 1}),
+        nodes=(joined(run.node_id, run.gpu_type).node,),
+        samples_done=0.0,
+        learning_rate=None,
+        profile_iterations=50,
     )
 
 

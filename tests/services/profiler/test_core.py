@@ -35,6 +35,7 @@ from tests.services.profiler.profiler_builders import (
     lost,
     measured,
     measurement,
+    ordered,
     started,
     stop_ordered,
     stopped,
@@ -352,6 +353,23 @@ def test_a_run_is_made_again_after_its_agent_restarted() -> None:
     driver.tell(started("a0", run.placement_id), joined("a0", life="2"))
     assert driver.all(ProfileFailed)[0].reason == "the agent restarted"
     assert len(driver.next_round()) == 1
+
+
+def test_a_run_whose_agent_restarted_before_it_began_is_made_again() -> None:
+    """No life of an agent does what was ordered to an earlier one."""
+    driver = Driver(attempts=1).tell(joined("a0"), submitted())
+    [run] = driver.next_round()
+    driver.tell(ordered(run), joined("a0", life="2"))
+    [failed] = driver.all(ProfileFailed)
+    assert (failed.reason, failed.final) == ("the agent restarted", False)
+    assert len(driver.next_round()) == 1
+
+
+def test_a_run_that_the_agent_s_new_life_is_yet_to_be_ordered_goes_on() -> None:
+    driver = Driver().tell(joined("a0"), submitted())
+    [run] = driver.next_round()
+    driver.tell(joined("a0", life="2"), ordered(run), started("a0", run.placement_id))
+    assert not driver.all(ProfileFailed)
 
 
 def test_a_run_that_survived_its_agent_goes_on() -> None:
