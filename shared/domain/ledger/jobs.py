@@ -109,6 +109,9 @@ def preempt(ledger: Ledger, fact: JobPreempted) -> None:
     for leader in record.tally.running if fact.reason not in SAVED_ALL else ():
         lose_work(record, leader, fact.at)
     _close(record, fact.at)
+    placement = ledger.planned.get(fact.job_id)
+    if placement is not None and placement.placement_id == fact.placement_id:
+        del ledger.planned[fact.job_id]
 
 
 def end(ledger: Ledger, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:

@@ -85,6 +85,11 @@ def test_a_holder_that_has_ended_holds_nothing() -> None:
     assert explained(*held(), completed(HOLDER, at=50.0, place="pl-9")).holders == ()
 
 
+def test_a_holder_whose_run_ended_with_its_node_holds_nothing() -> None:
+    gone = preempted(HOLDER, at=50.0, place="pl-9", reason=PreemptReason.NODE_LOST)
+    assert explained(*held(), joined("node-2"), lost(at=50.0), gone).holders == ()
+
+
 def test_the_reason_holds_since_the_first_plan_that_said_so() -> None:
     again = plan(at=40.0, plan_id=PlanId("plan-2"), left_out=(left_out(held_by=[HOLDER]),))
     other = plan(at=60.0, plan_id=PlanId("plan-3"), left_out=(left_out(reason=Waiting.OUTSIDE_WINDOW),))
