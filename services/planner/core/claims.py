@@ -135,15 +135,16 @@ class Claims(msgspec.Struct, kw_only=True):
         self._stop(fact.placement_id, fact.node_id, gang_stays=done)
 
     def restart_node(self, fact: NodeJoined) -> None:
-        """End the workers of the node's earlier life that the agent does not list: they are gone."""
+        """End the workers of the node's earlier life that the agent does not list: they are gone.
+
+        The profiler ends those of its measurements that were ordered; one that waits for its GPU keeps it.
+        """
         for placement_id in [pid for pid, place in self.workers.items() if fact.node_id in place]:
             if placement_id not in fact.workers:
                 self._stop(placement_id, fact.node_id)
         for placement_id in [pid for pid in self.ordered if pid not in fact.workers]:
             self._expect_no_more(placement_id, fact.node_id)
             self._count(placement_id)
-        for placement_id in [pid for pid in self.profiles if pid not in fact.workers]:
-            self.end_profile(placement_id, fact.node_id)
 
     def plan(self, kind: PlanKind, listed: Collection[Placement]) -> None:
         """Fold a plan: a first plan lists all that is to run, a fragment plan what starts beside it."""

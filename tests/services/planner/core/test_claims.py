@@ -102,6 +102,7 @@ def profile_over() -> ProfileFailed:
         ([joined(), opened(profile_run()), profile_over()], 8),
         ([joined(), opened(profile_run()), worker_started(place="pf-1"), profile_over()], 7),
         ([joined(), opened(profile_run()), worker_stopped(place="pf-1")], 8),
+        ([joined(), opened(profile_run()), joined(life="2")], 7),
     ],
 )
 def test_idle_gpus(facts: list[Event], idle: int) -> None:
@@ -285,6 +286,11 @@ def on_profiles(place: str, node_id: str) -> Happening:
     return lambda claims: claims.reserve(opened(profile_run(place=place, node_id=node_id)))
 
 
+def on_profiles_over(claims: Claims) -> None:
+    for placement_id, node_id in [*claims.profiles.items()]:
+        claims.end_profile(placement_id, node_id)
+
+
 happenings = st.lists(
     st.one_of(
         st.builds(
@@ -345,6 +351,7 @@ def test_a_rota_is_forgotten_once_no_worker_can_come_up(happens: list[Happening]
     claims = Claims()
     for happening in (*happens, *(on_restart(node_id, set()) for node_id in ("node-1", "node-2"))):
         happening(claims)
+    on_profiles_over(claims)
     fold_plan(claims, plan())
     assert {*claims.claimed, *claims.ordered, *claims.rotas, *claims.workers} == set()
 
@@ -458,6 +465,7 @@ def test_without_workers_and_plans_no_claim_is_left(happens: list[Happening]) ->
     claims = Claims()
     for happening in (*happens, on_restart("node-1", set()), on_restart("node-2", set())):
         happening(claims)
+    on_profiles_over(claims)
     fold_plan(claims, plan())
     assert claims == Claims()
 
