@@ -260,6 +260,8 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
     job, claims = state.jobs.get(fact.job_id), state.claims
     if job is not None and job.running is None and fact.placement_id not in claims.profiles:
         job.ordered_at = None
+        if job.placement == fact.placement_id:
+            job.tally = Tally()  # what its workers still report counts for nobody
         if fact.placement_id in claims.planned:  # else a later plan took it back
             job.refusals += 1
             job.held_until = fact.at + _hold_s(job.refusals)

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.base import Event
 from schemas.events import NodeDrained
-from schemas.ids import JobId, NodeId, PlacementId, RotaId
+from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
@@ -28,7 +28,9 @@ from tests.fact_builders import (
     opened,
     placement,
     plan,
+    preempted,
     profile_run,
+    refused,
     start_ordered,
     started,
     submitted,
@@ -98,6 +100,21 @@ def test_a_job_has_waited_since_its_submission_but_for_what_it_held() -> None:
 def test_a_job_has_not_done_more_than_its_samples() -> None:
     assert the_job(waits(samples_done=10.0)).samples_done == 10.0
     assert the_job(waits(samples_done=1001.0)).samples_done == 1000.0
+
+
+def test_a_worker_of_a_refused_placement_says_nothing_of_a_job_s_progress() -> None:
+    """It found an older checkpoint. As placer and ledger do, it counts once the job starts from it."""
+    facts = [
+        joined(),
+        *in_queue(),
+        started(place="pl-1"),
+        preempted(place="pl-1", samples_done=500.0),
+        plan(placement(place="pl-2"), kind=PlanKind.FRAGMENT, plan_id=PlanId("plan-2")),
+        start_ordered(place="pl-2", samples_done=500.0),
+    ]
+    came = worker_started(place="pl-2", samples_restored=200.0)
+    assert the_job(state_of(*facts, came)).samples_done == 200.0
+    assert the_job(state_of(*facts, refused(place="pl-2"), came)).samples_done == 500.0
 
 
 def runs(**fields: object) -> State:
