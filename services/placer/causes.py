@@ -24,6 +24,7 @@ TAKEN_BACK = {
 }
 
 DRAINED = ": the node is drained"
+WITHHELD = ": GPUs of the node are withheld"
 
 Takers = dict[NodeId, Counter[JobId]]
 """by node: GPUs that each job takes over there"""
@@ -106,11 +107,14 @@ def _cause(state: State, placed: Placed, plan: PlanPublished, takers: Takers, *,
     )
 
 
-def taken_back(state: State, ending: Ending) -> str:
+def taken_back(state: State, placed: Placed, ending: Ending) -> str:
     """Why a placement was taken back before it started, in words; a plan and its reasons are in the cause."""
     node_id = ending.cause.node if ending.cause is not None and ending.cause.plan_id is None else None
-    drains = ending.why is PreemptReason.PLAN and node_id in state.nodes and state.nodes[node_id].draining
-    return f"taken back before it started{DRAINED if drains else TAKEN_BACK[ending.why]}"
+    known = state.nodes.get(node_id) if node_id is not None else None
+    why = TAKEN_BACK[ending.why]
+    if ending.why is PreemptReason.PLAN and known is not None and not placed.tally.leaders:  # it waited
+        why = DRAINED if known.draining else WITHHELD
+    return f"taken back before it started{why}"
 
 
 def _draining(state: State, placed: Placed) -> NodeId | None:

@@ -48,7 +48,7 @@ def _end_facts(state: State, placed: Placed, ending: Ending, at: float) -> Itera
     """The facts about the job that follow from its placement's end."""
     match ending.owed:
         case Owed.REFUSAL:
-            yield refused(placed, taken_back(state, ending), at, ending.cause)
+            yield refused(placed, taken_back(state, placed, ending), at, ending.cause)
         case Owed.PREEMPTION:
             assert placed.job_id in state.jobs, "nothing is owed to a job that ended"
             yield JobPreempted(

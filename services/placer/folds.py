@@ -343,6 +343,7 @@ def _node_joined(state: State, joined: NodeJoined) -> Iterator[Event]:
         state.stale[joined.node_id] = adopted
     fold_node(state.nodes, joined, known_node)
     state.gpus_freed(joined.node_id)
+    _take_back_what_exceeds(state, joined.node_id)
 
 
 def _gpus(node: Node) -> tuple[GpuType, int]:
@@ -373,6 +374,23 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
 def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
     fold_node(state.nodes, fact, known_node)
     state.gpus_freed(fact.node_id)
+
+
+def _withheld(state: State, fact: GpusWithheld) -> None:
+    _node_changed(state, fact)
+    _take_back_what_exceeds(state, fact.node_id)
+
+
+def _take_back_what_exceeds(state: State, node_id: NodeId) -> None:
+    """Take back what waits for GPUs that are withheld by now, the newest first. Measurements are left."""
+    known = state.nodes.get(node_id)
+    if known is None or not known.withheld:
+        return
+    for placed in reversed(state.on_node(node_id)):
+        if sum(state.gpus_wanted(node_id).values()) <= known.node.gpus:
+            break
+        if isinstance(placed.phase, Waiting) and not placed.profile:
+            state.stop(placed, PreemptReason.PLAN, Cause(node=node_id))
 
 
 def _drained(state: State, fact: NodeDrained) -> None:
@@ -429,5 +447,5 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     NodeReturned: _node_changed,
     NodeDrained: _drained,
     NodeRestored: _node_changed,
-    GpusWithheld: _node_changed,
+    GpusWithheld: _withheld,
 }

@@ -234,15 +234,16 @@ def test_gpus_of_a_worker_without_a_placement_are_free_once_its_node_joins_witho
     assert only(StartOrdered, facts).placement_id == "p1"
 
 
-def test_a_job_that_waits_for_a_withheld_gpu_starts_once_it_is_released() -> None:
+def test_a_measurement_that_waits_for_a_withheld_gpu_starts_once_it_is_released() -> None:
     bench = Bench(nodes=(A,))
-    old, new = place("p1", a=4), place("p2", OTHER, a=4)
+    old = place("p1", a=4)
     bench.start(old)
-    bench.plan(new)
-    bench.tell(GpusWithheld(at=40.0, node_id=A, gpus={3: "it fell off the bus"}))
+    run = ProfileRun(placement_id=PlacementId("pf"), job_id=OTHER, gpu_type=GpuType("t4"), node_id=A)
+    bench.tell(ProfilingPlanned(at=30.0, round=1, runs=(run,)))
+    bench.tell(GpusWithheld(at=40.0, node_id=A, gpus=dict.fromkeys(range(4), "it fell off the bus")))
     assert StartOrdered not in kinds(bench.stop(old, A, Outcome.CHECKPOINTED))
     facts = bench.tell(GpusWithheld(at=60.0, node_id=A, gpus={}))
-    assert only(StartOrdered, facts).placement_id == "p2"
+    assert only(StartOrdered, facts).placement_id == "pf"
 
 
 def test_a_cancelled_job_is_stopped_and_not_preempted() -> None:

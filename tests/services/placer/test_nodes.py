@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from schemas.base import Event
 from schemas.cluster import Node
 from schemas.events import (
+    GpusWithheld,
     JobPreempted,
     JobSubmitted,
     NodeDrained,
@@ -184,9 +185,44 @@ def test_the_leave_of_an_earlier_agent_takes_nothing_back() -> None:
     assert waiting_for_a().tell(NodeDrained(at=45.0, node_id=A, life="0")) == []
 
 
+def moving_to_a() -> Bench:
+    """`p1` runs on two GPUs of A. `p3` waits for the other two until its job has stopped on B."""
+    bench = Bench()
+    kept = place("p1", a=2)
+    bench.start(kept)
+    bench.start(place("p2", OTHER, b=2))
+    bench.plan(kept, place("p3", OTHER, a=2))
+    return bench
+
+
+def test_what_waits_for_gpus_that_are_withheld_by_now_is_taken_back() -> None:
+    """Else its job would wait for the next first plan, also beside GPUs that are idle elsewhere."""
+    bench = moving_to_a()
+    assert bench.tell(GpusWithheld(at=45.0, node_id=A, gpus={})) == []
+    facts = bench.tell(GpusWithheld(at=46.0, node_id=A, gpus={3: "python (4711)"}))
+    taken_back = only(PlacementRefused, facts)
+    assert (taken_back.placement_id, taken_back.reason) == (
+        "p3",
+        "taken back before it started: GPUs of the node are withheld",
+    )
+    assert bench.core.state.placements[PlacementId("p1")].wanted
+
+
+def test_what_waits_for_gpus_that_a_new_agent_withholds_is_taken_back() -> None:
+    bench = moving_to_a()
+    again = joined(A, node(A), life="2", at=45.0, workers=(PlacementId("p1"),))
+    assert refusal_of(bench.tell(replace(again, withheld={0: "broken"}))).endswith("are withheld")
+
+
+def test_what_waits_is_left_where_the_gpus_that_are_not_withheld_suffice() -> None:
+    bench = waiting_for_a()
+    assert bench.tell(GpusWithheld(at=45.0, node_id=A, gpus={2: "broken", 3: "broken"})) == []
+
+
 def test_a_worker_that_ends_before_it_is_up_is_no_drain() -> None:
     bench = Bench()
     coming = place("p1", a=2, b=2)
     bench.plan(coming)
+    bench.tell(NodeDrained(at=45.0, node_id=A))
     bench.stop(coming, A, Outcome.CHECKPOINTED)
     assert refusal_of(bench.stop(coming, B, Outcome.CHECKPOINTED)) == "taken back before it started"
