@@ -122,6 +122,7 @@ COMPUTING = (
     "simulation/test_passed_over.py",
     "test_install.py",
     "simulation/test_engines.py",
+    "simulation/test_churn.py",
     "simulation/test_mixing.py",
     "simulation/test_hadare.py",
     "simulation/test_limits.py",
