@@ -119,6 +119,7 @@ def view_of(
         jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying, warm)),
         apart={job_id: _at(placement) for job_id, placement in apart.items()},
         jobs_present=len(state.jobs),
+        jobs_coming=len(state.coming),
         effort=effort,
         restart_s=restart_s,
         restarts_s=_restarts_s(state, names, restart_s, memo),

@@ -191,8 +191,7 @@ def _choices(seen: Prospect, picked: Picked, answered: Answers) -> list[Choice]:
 
 def _since(view: View) -> float | None:
     """Since when jobs that are still measured are waited for; None: there are none."""
-    shown = len(view.jobs) + len(view.apart)
-    if view.kind == PlanKind.FRAGMENT or view.jobs_present <= shown:
+    if view.kind == PlanKind.FRAGMENT or not view.jobs_coming:
         return None
     try:
         since = msgspec.json.decode(view.memory, type=Gathered).since

@@ -225,7 +225,7 @@ def test_a_job_is_shown_once_it_is_queued_and_in_the_order_of_submission() -> No
     state = state_of(joined(), *in_queue("late", at=9.0), *in_queue("b", at=3.0), *in_queue("a", at=3.0))
     fold(state, submitted("coming"))
     assert [job.job_id for job in seen(state).jobs] == ["a", "b", "late"]
-    assert seen(state).jobs_present == 4
+    assert (seen(state).jobs_present, seen(state).jobs_coming) == (4, 1)
 
 
 def test_the_memory_is_shown_to_the_policy_that_left_it() -> None:

@@ -58,7 +58,7 @@ def test_all_is_decided_again_at_events_and_never_at_rounds(policy: str) -> None
 @pytest.mark.parametrize("policy", ALL)
 def test_no_job_starts_while_other_jobs_are_measured(policy: str) -> None:
     running = Gang.of(place_on(**{"t4-0": 1}))
-    seen = msgspec.structs.replace(with_present(two_jobs(), "vgg19", running), jobs_present=3)
+    seen = msgspec.structs.replace(with_present(two_jobs(), "vgg19", running), jobs_coming=1)
     decision = decide(policy, seen)
     assert chosen(decision) == {"vgg19": {"t4-0": 1}}
     assert decision.left[0].detail == "other jobs are still measured"
@@ -69,16 +69,17 @@ def test_no_job_starts_while_other_jobs_are_measured(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ALL)
 def test_jobs_that_are_measured_are_not_waited_for_without_end(policy: str) -> None:
-    seen = msgspec.structs.replace(two_jobs(), jobs_present=3)
+    seen = msgspec.structs.replace(two_jobs(), jobs_coming=1)
     first = decide(policy, seen, gather_s=100)
     later = msgspec.structs.replace(seen, at=seen.at + 100.0, memory=first.memory)
     assert len(decide(policy, later, gather_s=100).choices) == 2
     assert len(decide(policy, seen, gather_s=0).choices) == 2
 
 
-def test_a_job_that_is_shown_apart_is_not_waited_for() -> None:
+def test_jobs_that_are_not_shown_for_another_reason_are_not_waited_for() -> None:
+    """One is shown apart, another is held back since it was refused several times in a row."""
     apart = {JobId("far"): here(Gang.of(place_on(elsewhere=1)))}
-    seen = msgspec.structs.replace(two_jobs(), jobs_present=3, apart=apart)
+    seen = msgspec.structs.replace(two_jobs(), jobs_present=4, apart=apart)
     assert len(decide("jps", seen).choices) == 2
 
 
