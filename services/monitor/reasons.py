@@ -102,7 +102,8 @@ def dominant(ledger: Ledger, record: JobRecord) -> Reason:
     since = max(since, record.since)
     match record.state:
         case JobState.SUBMITTED:
-            reason, detail = Waiting.PROFILING, _profiling(ledger, record)
+            reason = Waiting.PROFILING
+            detail = f"{_profiling(ledger, record)}{_without_nodes(ledger, record)}"
         case JobState.PROFILED:
             reason, detail = Waiting.NO_ESTIMATE, "it is measured; the estimator has not answered yet"
         case _:
@@ -176,6 +177,16 @@ def _profiling(ledger: Ledger, record: JobRecord) -> str:
     if not runs:
         return "it is measured as soon as GPUs are idle, or from the start of the next round"
     return f"it is being measured on {there}"
+
+
+def _without_nodes(ledger: Ledger, record: JobRecord) -> str:
+    """The types that the job's file names and of which no node is usable: the job waits for them."""
+    supply = ledger.supply
+    missing = [one for one in record.spec.gpu_types if one not in supply or not supply[one].usable]
+    if not missing:
+        return ""
+    waits = "it waits for one, for profile_attempts rounds if it can use another type"
+    return f"; no node with {' or '.join(missing)} takes jobs: {waits}"
 
 
 # ---- the plan and the rivals behind the reason
