@@ -32,6 +32,11 @@ class Distance(Message, frozen=True, kw_only=True):
         width = self.difference.half_width
         return width is not None and self.difference.mean > width
 
+    @property
+    def level(self) -> bool:
+        """Whether the two have the same value, seed by seed."""
+        return not any(self.difference.values)
+
 
 class Verdict(Message, frozen=True, kw_only=True):
     group: str
@@ -44,14 +49,19 @@ class Verdict(Message, frozen=True, kw_only=True):
     text: str
 
     @property
+    def leaders(self) -> list[str]:
+        """The best, and those that are level with it."""
+        return _leaders(self.best, self.others)
+
+    @property
     def decided(self) -> bool:
-        """Whether the best differs from every other."""
-        return all(one.apart for one in self.others)
+        """Whether the leaders differ from every other, and there are others."""
+        return not self.level and all(one.apart or one.level for one in self.others)
 
     @property
     def level(self) -> bool:
         """Whether all have the same value, seed by seed."""
-        return _level(self.others)
+        return all(one.level for one in self.others)
 
 
 def verdicts(group: str, outcomes: Mapping[str, Sequence[Simulated]]) -> list[Verdict]:
@@ -100,19 +110,24 @@ def _verdict(group: str, measure: Measure, outcomes: Mapping[str, Sequence[Simul
 
 def _text(best: str, mean: float, unit: str, others: Sequence[Distance]) -> str:
     value = f"{figure(mean)} {unit}".rstrip()
-    if _level(others):
+    rest = [one for one in others if not one.level]
+    if not rest:
         return f"no difference: {value}"
-    below = _listed([_below(one) for one in others if one.apart], "and")
-    level = _listed([f"{one.arm} ({_amount(one)})" for one in others if not one.apart], "or")
-    if not level:
-        return f"{best} is best with {value}: {below}"
+    leaders = _leaders(best, others)
+    who, several = _listed(leaders, "and"), len(leaders) > 1
+    below = _listed([_below(one) for one in rest if one.apart], "and")
+    unsure = _listed([f"{one.arm} ({_amount(one)})" for one in rest if not one.apart], "or")
+    if not unsure:
+        return f"{who} {'are' if several else 'is'} best with {value}: {below}"
     seeds = len(others[0].difference.values)
-    doubt = f"{seeds} {'seeds do' if seeds > 1 else 'seed does'} not tell it from {level}"
-    return f"{best} has least, {value}" + (f": {below}; {doubt}" if below else f", but {doubt}")
+    tell = f"{'do' if seeds > 1 else 'does'} not tell {'them' if several else 'it'} from"
+    doubt = f"{seeds} {'seeds' if seeds > 1 else 'seed'} {tell} {unsure}"
+    least = f"{who} {'have' if several else 'has'} least, {value}"
+    return least + (f": {below}; {doubt}" if below else f", but {doubt}")
 
 
-def _level(others: Sequence[Distance]) -> bool:
-    return not any(any(one.difference.values) for one in others)
+def _leaders(best: str, others: Sequence[Distance]) -> list[str]:
+    return [best, *(one.arm for one in others if one.level)]
 
 
 def _below(one: Distance) -> str:
@@ -135,10 +150,11 @@ def in_short(found: Sequence[Verdict]) -> str:
     best: dict[str, list[str]] = {}
     for one in found:
         if one.decided:
-            best.setdefault(one.best, []).append(one.measure)
+            who = f"{_listed(one.leaders, 'and')} {'are' if len(one.leaders) > 1 else 'is'}"
+            best.setdefault(who, []).append(one.measure)
     open_ones = [one.measure for one in found if not one.decided and not one.level]
     level = [one.measure for one in found if one.level]
-    parts = [f"{arm} is best in {_listed(measures, 'and')}" for arm, measures in best.items()]
+    parts = [f"{who} best in {_listed(measures, 'and')}" for who, measures in best.items()]
     if open_ones:
         undecided = "undecided is" if len(open_ones) == 1 else "undecided are"
         parts.append(f"{undecided if parts else 'no policy is best for sure in'} {_listed(open_ones, 'and')}")

@@ -59,6 +59,20 @@ def test_runs_that_are_the_same_do_not_differ() -> None:
     assert of_jct(fifo=(2.0, 3.0), sjf=(2.0, 3.0)).text == "no difference: 2.5 h"
 
 
+def test_leaders_that_are_level_are_named_together() -> None:
+    """At no number of seeds does one of them get ahead."""
+    best = {"hops": (1.0, 2.1, 2.9), "twin": (1.0, 2.1, 2.9)}
+    sure = of_jct(fifo=(2.0, 3.0, 4.0), **best)
+    assert (sure.leaders, sure.decided) == (["hops", "twin"], True)
+    assert sure.text == "hops and twin are best with 2 h: 33% below fifo (by 1 ± 0.248)"
+    assert in_short([sure]) == "hops and twin are best in mean JCT"
+    unsure = of_jct(fifo=(2.0, 2.0, 2.9), **best)
+    assert not unsure.decided
+    assert unsure.text.startswith(
+        "hops and twin have least, 2 h, but 3 seeds do not tell them from fifo (+0.3"
+    )
+
+
 def test_runs_that_differ_by_rounding_do_not_differ() -> None:
     """2.8 µs in 8.6 h, at every seed."""
     hops = (8.6, 8.7, 8.5)
