@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from hopyard.commands.options import Api, AsJson, typed, writable
+from hopyard.commands.options import Api, AsJson, folder_path, typed, writable
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import say, show
@@ -113,7 +113,7 @@ def restore(
     data: Annotated[
         Path,
         typer.Option(
-            "--data", metavar="DIR", file_okay=False, help="Data folder to make; must not exist yet."
+            "--data", metavar="DIR", parser=folder_path, help="Data folder to make; must not exist yet."
         ),
     ] = Path(".hopyard"),
     checkpoints: Annotated[

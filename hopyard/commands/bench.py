@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Out, filled, typed
+from hopyard.commands.options import AsJson, Out, filled, folder_path, typed
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
@@ -51,6 +51,11 @@ TAKEN_BY = {
 }
 """the benchmarks that take a parameter; the others are of all"""
 
+GPUS_MOST = 100_000
+"""as many as a job may list"""
+JOBS_MOST = 1_000_000
+"""as many as a scenario may draw"""
+
 Figures = Annotated[
     list[Subject] | None,
     typer.Argument(
@@ -62,7 +67,7 @@ Data = Annotated[
     typer.Option(
         "--data",
         metavar="DIR",
-        file_okay=False,
+        parser=folder_path,
         help="Write in this folder, on the disk to be measured. Default: a temporary folder.",
     ),
 ]
@@ -232,7 +237,7 @@ def bench(
     from hopyard.lab.bench.suite import BenchRun, check  # noqa: PLC0415 - brings every service
 
     trials = Trials(
-        sizes=() if gpus is None else _numbers("--gpus", gpus),
+        sizes=() if gpus is None else _numbers("--gpus", gpus, GPUS_MOST),
         instances=instances,
         deadline_s=deadline_s,
         gap=gap,
@@ -287,13 +292,14 @@ def _say_what_it_ignores() -> None:
         say(f"simulation: by its scenario alone, without {', '.join(ignored.values())}")
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str, most: int) -> tuple[int, ...]:
+    """Raises Invalid."""
     try:
         numbers = tuple(int(part) for part in text.split(","))
     except ValueError:
         raise Invalid(f"{option} {text}: not numbers") from None
-    if min(numbers) < 1:
-        raise Invalid(f"{option} {text}: at least 1")
+    if min(numbers) < 1 or max(numbers) > most:
+        raise Invalid(f"{option} {text}: from 1 to {most}")
     return numbers
 
 
@@ -305,7 +311,7 @@ def _grown(scenario: str | None, counts: str | None) -> "Growth | None":
         return None
     if scenario is None or counts is None:
         raise Invalid("give --scenario and --jobs together")
-    return Growth(load_scenario(scenario), _numbers("--jobs", counts))
+    return Growth(load_scenario(scenario), _numbers("--jobs", counts, JOBS_MOST))
 
 
 def _known(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Columns, Scenario, Trace, located
+from hopyard.commands.options import AsJson, Columns, Scenario, Trace, folder_path, located
 from hopyard.failures import Invalid
 from hopyard.show.terminal import put, say, show_json
 from hopyard.show.ticker import Ticker
@@ -77,7 +77,7 @@ Jobs = Annotated[
 ]
 ReportFolder = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", file_okay=False, help=OUT_HELP, show_default=OUT_DEFAULT),
+    typer.Option("--out", metavar="DIR", parser=folder_path, help=OUT_HELP, show_default=OUT_DEFAULT),
 ]
 Events = Annotated[bool, typer.Option("--events", help="Keep the event log of each run beside its outcome.")]
 

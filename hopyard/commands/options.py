@@ -55,6 +55,19 @@ def filled(option: typer.CallbackParam, value: str | None) -> str | None:
     return value
 
 
+def folder_path(typed: str | Path) -> Path:
+    """A folder, which need not exist: a parser of options.
+
+    Raises ValueError for a file, and for an empty name, which a script's unset variable leaves: it would be
+    the current folder.
+    """
+    if typed == "":
+        raise ValueError("the name is empty.")
+    if Path(typed).is_file():
+        raise ValueError(f"{typed} is a file.")
+    return Path(typed)
+
+
 def _policy(policy: str | None) -> str | None:
     """Raises Invalid."""
     if policy == "":

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson
+from hopyard.commands.options import AsJson, folder_path
 from hopyard.show.terminal import put_line, say, show_json
 
 
@@ -21,7 +21,7 @@ def restart(
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", metavar="DIR", file_okay=False, help="Data folder of the stack. Default: yours."
+            "--data", metavar="DIR", parser=folder_path, help="Data folder of the stack. Default: yours."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -15,6 +15,7 @@ from hopyard.commands.options import (
     Speed,
     Trace,
     filled,
+    folder_path,
     typed,
 )
 from hopyard.failures import Failure, Interrupted, Invalid
@@ -49,7 +50,10 @@ def demo(
     keep: Annotated[
         Path | None,
         typer.Option(
-            "--keep", metavar="DIR", file_okay=False, help="Keep the logs and the event log in this folder."
+            "--keep",
+            metavar="DIR",
+            parser=folder_path,
+            help="Keep the logs and the event log in this folder.",
         ),
     ] = None,
     limit: Annotated[
@@ -148,7 +152,7 @@ Port = Annotated[
     ),
 ]
 StackData = Annotated[
-    Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Data folder of the stack.")
+    Path, typer.Option("--data", metavar="DIR", parser=folder_path, help="Data folder of the stack.")
 ]
 Listening = Annotated[
     str | None,

@@ -19,6 +19,7 @@ from hopyard.commands.options import (
     Seed,
     Trace,
     changes,
+    folder_path,
     writable,
 )
 from hopyard.failures import Failure
@@ -72,7 +73,7 @@ def simulate(
     dump_problems: Annotated[
         Path | None,
         typer.Option(
-            "--dump-problems", file_okay=False, help="Save the problem of every plan in this folder."
+            "--dump-problems", parser=folder_path, help="Save the problem of every plan in this folder."
         ),
     ] = None,
 ) -> None:

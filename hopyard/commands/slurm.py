@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, Out
+from hopyard.commands.options import AsJson, Out, folder_path
 from hopyard.failures import Invalid
 from hopyard.show.columns import Column, Listing
 from hopyard.show.terminal import say, show, show_json
@@ -41,7 +41,7 @@ Where = Annotated[
     typer.Option(
         "--folder",
         metavar="DIR",
-        file_okay=False,
+        parser=folder_path,
         help="Folder of script, settings and logs, on a file system that all nodes share. "
         "It says which Slurm jobs are meant: those with its script.",
         show_default="~/.local/state/hopyard/slurm/NAME",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.ask import ask
-from hopyard.commands.options import AsJson
+from hopyard.commands.options import AsJson, folder_path
 from hopyard.failures import Failure, Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
@@ -92,7 +92,7 @@ def rebuild_file(
     data: Annotated[
         Path,
         typer.Option(
-            "--data", metavar="DIR", file_okay=False, help="Data folder of the stack, which must not run."
+            "--data", metavar="DIR", parser=folder_path, help="Data folder of the stack, which must not run."
         ),
     ] = Path(".hopyard"),
     export: Annotated[

@@ -8,7 +8,7 @@ import typer
 from msgspec.structs import replace
 from rich.text import Text
 
-from hopyard.commands.options import AsJson, SecretOut, named
+from hopyard.commands.options import AsJson, SecretOut, folder_path, named
 from hopyard.failures import Failure
 from hopyard.local.credentials import page_file, page_link
 from hopyard.local.stacks import BESIDE_IT, my_folder, my_stack
@@ -142,7 +142,9 @@ def page(
 
 
 def credentials(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Folder to write them to.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", parser=folder_path, help="Folder to write them to.")
+    ],
 ) -> None:
     """Write credentials for a stack that `hopyard up` does not start, as in Kubernetes.
 

@@ -99,11 +99,34 @@ def test_a_replay_that_waits_has_code_1_where_jobs_fail(hopyard: Hopyard, api: C
     assert "not every job completed" in ran.err
 
 
-@pytest.mark.parametrize("options", [("--gpus", "0"), ("--gpus", "many"), ("--backends", "nobody")])
+@pytest.mark.parametrize(
+    "options",
+    [("--gpus", "0"), ("--gpus", "9999999999"), ("--gpus", "many"), ("--backends", "nobody")],
+)
 def test_a_bench_with_an_unknown_option_value_is_code_2(hopyard: Hopyard, options: tuple[str, str]) -> None:
     ran = hopyard("bench", "solver", *options)
     assert ran.code == 2
     assert " ".join(options) in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("restore backup.tar --data", "compare --out", "experiment table3 --out"),
+        *("simulate --dump-problems", "up --data", "demo --keep", "bench --data", "credentials"),
+    ],
+)
+def test_an_empty_folder_is_not_the_current_one(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A script's unset variable leaves one; files of a run or a stack lay between the user's own."""
+    monkeypatch.chdir(tmp_path)
+    backup = tmp_path / "backup.tar"
+    backup.touch()
+    ran = hopyard(*command.split(), "")
+    assert ran.code == 2
+    assert "the name is empty" in ran.err
+    assert list(tmp_path.iterdir()) == [backup]
 
 
 @pytest.mark.parametrize("command", ["up --cluster", "up --listen", "up --scenario", "bench --scenario"])
