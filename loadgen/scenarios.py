@@ -140,8 +140,10 @@ def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
         case PoissonWorkload() as drawn:
             found = _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, drawn_by, known))
             if found[-1].at_s > LATEST_S:
-                reason = f"the last job arrives after {found[-1].at_s:.3g} s: at most {LATEST_S:g}"
-                raise InvalidFile(scenario.name, None, "$.workload.rate_per_hour", reason)
+                pace = f"at {drawn.rate_per_hour:g} jobs an hour"
+                reason = f"{pace} the last of {drawn.count} arrives after {found[-1].at_s:.3g} s"
+                field = "$.workload.rate_per_hour"
+                raise InvalidFile(scenario.name, None, field, f"{reason}: at most {LATEST_S:g}")
             return found
         case TraceWorkload() as traced:
             return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, drawn_by, known))

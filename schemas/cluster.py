@@ -9,13 +9,16 @@ from schemas.ids import GpuType, NodeId
 from schemas.jobs import Name, Positive
 from schemas.numbers import GpuCount, PlainLine, Rate, Time
 
+Bandwidth = Annotated[float, Meta(ge=1, le=1e18)]
+"""bytes/s; far less, and times of exchanges would be beyond any number"""
+
 
 class GpuTypeFile(File, frozen=True, kw_only=True):
     """Bandwidths of a GPU type for gradients, as measured offline (Hops eq. 2)."""
 
-    link_bandwidth: Positive
+    link_bandwidth: Bandwidth
     """bytes/s that an all-reduce inside one node achieves"""
-    network_bandwidth: Positive
+    network_bandwidth: Bandwidth
     """bytes/s that an all-reduce between nodes achieves"""
 
 
@@ -76,9 +79,9 @@ class NodeFile(File, frozen=True, kw_only=True):
     """server model"""
     address: Address = ""
     """address at which other nodes reach it; empty: the one from which it reaches NATS"""
-    link_bandwidth: Positive
+    link_bandwidth: Bandwidth
     """bytes/s that an all-reduce inside the node achieves"""
-    network_bandwidth: Positive
+    network_bandwidth: Bandwidth
     """bytes/s that an all-reduce between nodes of this kind achieves"""
 
 

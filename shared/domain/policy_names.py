@@ -33,7 +33,7 @@ def parted(text: str) -> WrittenPolicy:
         raise ValueError(f"{text!r}: letters that are not plain ASCII")
     name, *rest = _NEXT_OPTION.split(text)
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{text}: a policy is written NAME+OPTION=VALUE+OPTION=VALUE")
+        raise ValueError(f"{text or 'an empty name'}: a policy is written NAME+OPTION=VALUE+OPTION=VALUE")
     options: dict[str, str] = {}
     for part in rest:
         option, _, value = part.partition("=")

@@ -179,7 +179,9 @@ def test_a_seed_below_0_or_too_long_to_store_is_a_fault(tmp_path: Path, seed: in
 
 def test_arrivals_that_a_simulation_would_never_come_to_are_a_fault(tmp_path: Path) -> None:
     slow = OWN.replace("rate_per_hour: 1\n", "rate_per_hour: 1.0e-12\n")
-    with pytest.raises(InvalidFile, match=r"own: \$\.workload\.rate_per_hour: the last job arrives after"):
+    with pytest.raises(
+        InvalidFile, match=r"own: .*rate_per_hour: at 1e-12 jobs an hour the last of 3 arrives after"
+    ):
         arrivals(load_scenario(written(tmp_path, slow)))
 
 
@@ -263,6 +265,19 @@ nodes:
   - {prefix: n, count: 1, gpus: 1, gpu_type: p100}
 """
     with pytest.raises(InvalidFile, match=r"own\.yaml:5: \$\.nodes: .*p100 is not described"):
+        load_cluster(written(tmp_path, text))
+
+
+def test_a_bandwidth_that_moves_next_to_nothing_is_a_fault(tmp_path: Path) -> None:
+    """A gradient would take more seconds than a float holds."""
+    text = """\
+name: own
+gpu_types:
+  v100: {link_bandwidth: 1e-308, network_bandwidth: 1e9}
+nodes:
+  - {prefix: n, count: 1, gpus: 1, gpu_type: v100}
+"""
+    with pytest.raises(InvalidFile, match=r"own\.yaml:3: .*v100.*link_bandwidth.*1"):
         load_cluster(written(tmp_path, text))
 
 

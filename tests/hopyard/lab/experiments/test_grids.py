@@ -112,6 +112,7 @@ def test_a_contender_may_have_options_and_settings_of_its_own() -> None:
         ("hops+window_factor=much", "policy hops, option window_factor: it must be a number"),
         ("hops+gap=much", "Expected `float`"),
         ("hops+gap", "a policy is written NAME"),
+        ("", "an empty name: a policy is written NAME"),
         ("hops+seed=7", "hops+seed=7: --seeds decides the setting seed"),
         ("hops+policy=fifo", "--policies decides the setting policy"),
         ("hops+dump_problems=there", "`simulate --dump-problems` decides the setting dump_problems"),
