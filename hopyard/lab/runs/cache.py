@@ -19,6 +19,8 @@ CODE = ("schemas", "shared", "services", "loadgen", __package__)
 """packages whose sources all affect an outcome; the rest of `hopyard` only shows outcomes"""
 SOURCES = (".py", ".yaml", ".csv")
 SUFFIX = ".run"
+POLICY_LETTERS = 120
+"""of a policy, the last that a name shows: file systems take names of 255 bytes"""
 READ = ("learnt_from", "catalogue")
 """settings that name files which a simulation reads"""
 
@@ -34,7 +36,7 @@ def name_of(trial: Trial) -> str:
         kind = type(trial).__name__.lower()
         return f"{trial.scenario.name}.{kind}.{trial.seed}.{digest.hexdigest()}"
     digest.update(policy_digest(trial.policy))
-    plain = "".join(letter if letter.isalnum() else "-" for letter in trial.policy)
+    plain = "".join(letter if letter.isalnum() else "-" for letter in trial.policy)[-POLICY_LETTERS:]
     return f"{trial.scenario.name}.{plain}.{trial.seed}.{digest.hexdigest()}"
 
 

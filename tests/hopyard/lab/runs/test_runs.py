@@ -47,6 +47,13 @@ def test_the_name_changes_with_every_input_of_the_outcome() -> None:
     assert name_of(trial(gap=0.1)) in names
 
 
+def test_a_name_is_one_for_a_file_however_long_a_policy_is(tmp_path: Path) -> None:
+    """A policy in a deep folder, or with many options. What tells two of them apart may be at any place."""
+    long = "".join(f"{folder:050}/" for folder in range(7))
+    names = [keep_made_up(tmp_path, trial(f"/{letter}{long}mine.py:Mine")).name for letter in "ab"]
+    assert len(set(names)) == 2
+
+
 def test_the_name_changes_with_every_setting_of_the_shell() -> None:
     """What a kept outcome was made with is part of what it is called."""
     found = set()
