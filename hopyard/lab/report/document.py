@@ -230,6 +230,7 @@ PAGE = """<!doctype html>
 <style>
   :root { --ink: #1c2430; --soft: #5d6b7c; --line: #dde3ea; --wash: #f6f8fa; }
   body { max-width: 68rem; margin: 3rem auto 6rem; padding: 0 1.5rem; color: var(--ink); background: #fff;
+         overflow-wrap: anywhere;
          font: 16px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
   h1 { font-size: 2rem; line-height: 1.2; margin: 0 0 1.5rem; letter-spacing: -.01em; }
   h2 { margin: 3.5rem 0 1rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: 1.4rem; }

@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -19,8 +20,12 @@ DPI = 150
 
 LEGEND_LETTERS = 114
 """letters in one line of a legend"""
+LINE_LETTERS = 80
+"""letters in one line of a name in a legend"""
 LEGEND_PAD = 0.9 * 9.5 / 72
 """inches around a legend: 0.9 of the size of its letters"""
+ONE_LINE = 0.24
+"""inches of a legend of one line"""
 CROWDED = 60.0
 """ratio of the ends of a logarithmic axis above which only decades are named"""
 DECADES = 4
@@ -78,7 +83,17 @@ def colour(arm: str, arms: Sequence[str]) -> str:
 
 def line(arm: str, arms: Sequence[str]) -> dict[str, Any]:
     ink, dashes = _strokes(tuple(arms))[arm]
-    return {"label": arm, "color": ink, "linestyle": dashes}
+    return {"label": wrapped(arm, LINE_LETTERS), "color": ink, "linestyle": dashes}
+
+
+def wrapped(name: str, letters: int) -> str:
+    """The name of an arm in lines of at most so many letters, which begin with an option where they can."""
+    return textwrap.fill(name.replace("+", " +"), letters).replace(" +", "+")
+
+
+def letters_of(name: str) -> int:
+    """The length of the longest line."""
+    return max(map(len, name.splitlines()), default=0)
 
 
 @cache
@@ -151,16 +166,16 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     if found:
-        fits = max(LEGEND_LETTERS // (max(map(len, found)) + 8), 1)
+        fits = max(LEGEND_LETTERS // (max(map(letters_of, found)) + 8), 1)
         legend = figure.legend(
             list(found.values()), list(found), loc="outside upper left", ncols=fits, handlelength=2.4
         )
-        lines = math.ceil(len(found) / fits)
-        more = legend.get_window_extent().height / DPI * (lines - 1) / lines
-        figure.set_size_inches(WIDTH, figure.get_figheight() + more)
+        room = legend.get_window_extent()
+        figure.set_size_inches(WIDTH, figure.get_figheight() + max(room.height / DPI - ONE_LINE, 0.0))
         layout = figure.get_layout_engine()
         assert layout is not None
         layout.execute(figure)  # all that is wanted here of a first drawing, which takes twice as long
         figure.set_layout_engine("none")
-        left = panels[0].get_position().x0 - LEGEND_PAD / WIDTH
+        beside = 1.0 - room.width / DPI / WIDTH
+        left = max(min(panels[0].get_position().x0 - LEGEND_PAD / WIDTH, beside), 0.0)
         legend.set_bbox_to_anchor((left, 0.0, 1.0 - left, 1.0), transform=figure.transFigure)

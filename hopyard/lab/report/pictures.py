@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from hopyard.lab.report.drawing import colour, drawn, line, logarithmic
+from hopyard.lab.report.drawing import colour, drawn, line, logarithmic, wrapped
 from hopyard.lab.report.statistics import Summary
 from hopyard.lab.runs.trials import Simulated
 from shared.domain.arrays import Floats
@@ -27,6 +27,10 @@ Groups = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 HOUR_S = 3600.0
 HOURS = "hours since the first submission"
+BESIDE_LETTERS = 32
+"""letters in one line of a name beside its bar"""
+TITLE_LETTERS = 90
+"""letters in one line of a name above a panel"""
 STEPS = 600
 """points of a curve over time"""
 PIXELS = 1300
@@ -116,7 +120,7 @@ def gantt(outcomes: Mapping[str, Simulated]) -> bytes:
     def draw(axes: Sequence[Axes]) -> None:
         for axis, (arm, outcome) in zip(axes, outcomes.items(), strict=True):
             _occupancy(axis, outcome, span_s)
-            axis.set_title(arm)
+            axis.set_title(wrapped(arm, TITLE_LETTERS))
         axes[-1].set_xlabel(HOURS)
 
     gpus = max(len(outcome.gpu_types) for outcome in outcomes.values())
@@ -172,10 +176,11 @@ def stacked(shares: Mapping[str, Mapping[str, float]]) -> bytes:
 
     def draw(axes: Sequence[Axes]) -> None:
         (axis,) = axes
+        names = [wrapped(arm, BESIDE_LETTERS) for arm in shares]
         ends = np.zeros(len(shares))
         for part, ink in zip(parts, PARTS_INK, strict=False):
             lengths = np.array([found.get(part, 0.0) for found in shares.values()])
-            axis.barh(list(shares), lengths, left=ends, height=0.62, label=part, color=ink)
+            axis.barh(names, lengths, left=ends, height=0.62, label=part, color=ink)
             ends += lengths
         axis.invert_yaxis()
         axis.set(xlim=(0, max(ends.max(), 1.0)))
@@ -183,7 +188,8 @@ def stacked(shares: Mapping[str, Mapping[str, float]]) -> bytes:
         axis.grid(visible=False, axis="y")
         axis.tick_params(axis="y", length=0)
 
-    return drawn(draw, height=1.1 + 0.38 * len(shares))
+    lines = sum(wrapped(arm, BESIDE_LETTERS).count("\n") for arm in shares)
+    return drawn(draw, height=1.1 + 0.38 * len(shares) + 0.17 * lines)
 
 
 def histograms(panels: Mapping[str, Sequence[float]], label: str) -> bytes:

@@ -37,6 +37,8 @@ from hopyard.lab.runs.cases import Finished
 from hopyard.lab.runs.trials import GpuTime, Hold, Simulated
 from tests.hopyard.lab.experiment_builders import finished, options, plan
 
+WHOLE = {"columns": 1, "rows": 1}
+PARTS = ("useful, on the best type", "slower types", "gangs", "restarts", "idle beside waiting jobs")
 ARMS = {"hops": [1.0, 2.0, 4.0], "fifo": [2.0, 3.0, 9.0]}
 NAMES = list(ARMS)
 CURVES = {arm: [[(float(hour), value) for hour, value in enumerate(values)]] for arm, values in ARMS.items()}
@@ -132,6 +134,27 @@ def test_a_legend_covers_nothing_and_costs_the_panels_no_room(count: int) -> Non
     assert all(panel and panel.y1 <= legend.get_window_extent().y0 for panel in panels)
     assert legend.get_window_extent().y1 <= figure.bbox.y1
     assert all(axis.get_window_extent().height / figure.dpi > 2 for axis in figure.axes)
+
+
+def test_long_names_are_shown_whole_beside_bars_and_in_legends() -> None:
+    """Options make a name long; the bars had a fifth of the width, and half of the legend lay outside."""
+    arms = ["hops", "hops" + "".join(f"+minimum_run_restarts_{n}=2" for n in range(8))]
+    with pytest.MonkeyPatch.context() as patch:
+        figures: list[Figure] = []
+        patch.setattr(
+            pictures, "drawn", lambda draw, **given: figures.append(laid_out(draw, **WHOLE | given))
+        )
+        pictures.stacked({arm: dict.fromkeys(PARTS, 0.1) for arm in arms})
+        pictures.distributions({"JCT": {arm: [1.0, 2.0] for arm in arms}}, arms, of="jobs")
+    for each in figures:
+        each.canvas.draw()
+        panel, (legend,) = each.axes[0], each.legends
+        assert panel.get_window_extent().width > each.bbox.width / 2
+        inside = legend.get_window_extent()
+        assert inside.x0 >= 0
+        assert max(text.get_window_extent().x1 for text in legend.get_texts()) <= each.bbox.x1
+    beside = [text.get_text() for text in figures[0].axes[0].get_yticklabels()]
+    assert [text.replace("\n", "") for text in beside] == arms
 
 
 def test_a_curve_over_time_keeps_its_area() -> None:
