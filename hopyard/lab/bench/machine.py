@@ -2,6 +2,7 @@
 
 import os
 import platform
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,15 +29,13 @@ def machine_facts(folder: Path) -> dict[str, str]:
 
 def sync_s(folder: Path) -> float:
     """Median seconds to sync a few bytes to disk, for which every stored fact waits."""
-    path = folder / "sync"
     times = []
-    with naming(path), path.open("wb", buffering=0) as file:
+    with naming(folder), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         for _ in range(SYNCS):
             began = time.perf_counter()
             file.write(b"fact")
             os.fsync(file.fileno())
             times.append(time.perf_counter() - began)
-    path.unlink()
     return quantile(times, 0.5)
 
 

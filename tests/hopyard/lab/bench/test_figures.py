@@ -39,6 +39,9 @@ def test_every_figure_that_can_be_named_can_be_measured() -> None:
 
 
 def test_the_machine_is_described_and_its_disk_timed(tmp_path: Path) -> None:
+    mine = tmp_path / "sync"
+    mine.write_text("mine")
     facts = machine_facts(tmp_path)
+    assert (mine.read_text(), list(tmp_path.iterdir())) == ("mine", [mine])
     assert facts["disk sync"].endswith("ms")
     assert int(facts["cores"]) > 0
