@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from shared.runtime.disk import make_folder, naming
 
 LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
+EVENTS = ".ndjson.gz"
+"""of an outcome's event log"""
 STDERR_LIMIT = 2_000
 """characters of a failed run's last words"""
 READ_BYTES = 65_536
@@ -58,7 +61,10 @@ class TrialPool:
         return [_run(trial, self._path(trial), failures) for trial in trials]
 
     async def _make(self, missing: dict[Path, Trial]) -> dict[Path, str]:
-        """The failures, by outcome."""
+        """The failures, by outcome.
+
+        Runs are made in a folder of this pool's own, since another one may make the same in the same folder.
+        """
         slots = asyncio.Semaphore(self._workers)
         progress = _Progress(missing, self._ticker)
 
@@ -66,15 +72,20 @@ class TrialPool:
             async with slots:
                 began = time.monotonic()
                 progress.show(path, 0.0)
-                failure = await self._process(path, trial, lambda share: progress.show(path, share))
+                made = Path(scratch) / path.name
+                failure = await self._process(made, trial, lambda share: progress.show(path, share))
+                for file in (made.with_suffix(EVENTS), made):
+                    if not failure and file.exists():
+                        file.replace(path.with_name(file.name))
                 progress.done(path, time.monotonic() - began, failure)
                 return failure
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
-        finally:
-            self._ticker.clear()
+        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as scratch:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
+            finally:
+                self._ticker.clear()
         return {path: task.result() for path, task in tasks.items() if task.result()}
 
     async def _process(self, path: Path, trial: Trial, show: Callable[[float], None]) -> str:
@@ -108,7 +119,7 @@ class TrialPool:
         return self._folder / (name_of(trial) + SUFFIX)
 
     def _lacks(self, path: Path, trial: Trial) -> bool:
-        complete = not self._has_events(trial) or path.with_suffix(".ndjson.gz").exists()
+        complete = not self._has_events(trial) or path.with_suffix(EVENTS).exists()
         return kept_at(path) is None or not complete
 
     def _has_events(self, trial: Trial) -> bool:

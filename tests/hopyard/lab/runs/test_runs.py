@@ -24,7 +24,7 @@ from hopyard.lab.experiments.suite import (
 )
 from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
 from hopyard.lab.runs.cases import Case
-from hopyard.lab.runs.pool import TrialPool, compress
+from hopyard.lab.runs.pool import TrialPool, TrialRun, compress
 from hopyard.lab.runs.trials import Simulated, Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
@@ -208,6 +208,23 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(tmp_path: Path) -> N
     assert first.stat().st_mtime_ns == made_at
     done = [line.partition(" took")[0] for line in said.getvalue().splitlines() if " took" in line]
     assert done == ["[1/1] small fifo seed 2"]
+
+
+def test_pools_that_make_the_same_runs_at_once_do_not_meet(tmp_path: Path) -> None:
+    """Without --out all comparisons share a folder, and another terminal may compare some of the same."""
+    trials = [trial(seed=seed) for seed in range(1, 4)]
+    half = tmp_path / f"{name_of(trials[0])}.ndjson"
+    half.write_text("written by an earlier version that still runs")
+
+    async def all_at_once() -> list[list[TrialRun]]:
+        pools = [TrialPool(tmp_path, 1, silent(), events=True) for _ in range(4)]
+        return await asyncio.gather(*(pool.run(trials) for pool in pools))
+
+    for runs in asyncio.run(all_at_once()):
+        assert [(run.failure, type(run.outcome)) for run in runs] == [("", Simulated)] * 3
+    assert half.read_text().startswith("written")
+    half.unlink()
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".gz"] * 3 + [".run"] * 3
 
 
 def test_an_event_log_that_was_not_compressed_whole_is_not_there(tmp_path: Path) -> None:
