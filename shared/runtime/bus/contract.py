@@ -73,7 +73,8 @@ class Facts(Protocol):
         What the stream has dropped comes from the archive, where one is kept. A batch may be empty. Reading
         goes on after a reconnect without a gap, but a batch may come twice: skip facts that are not above the
         last sequence. A malformed or an impossible message goes to the dead letters. Raises Unavailable once
-        the bus is closed, and Damaged where the archive has lost facts, unless `allow_lost_facts` is set.
+        the bus is closed, and Damaged where the archive has lost facts, or the stream those before `after`,
+        unless `allow_lost_facts` is set.
         """
         ...
 

@@ -49,6 +49,19 @@ class Lost(Exception):
     """The consumer is of no more use: the reader begins a new one after the last message that it got."""
 
 
+class EndsBefore(Lost):
+    """The stream ends before the place from which it is to be read; the text says where."""
+
+
+def check_end(connection: Connection, after: int, last: int) -> None:
+    """Raises EndsBefore where the stream, which ends at `last`, ends before `after`."""
+    if last < after:
+        raise EndsBefore(
+            f"{FACTS_STREAM} at NATS ends at fact {last}, and {connection.name} has read it up to {after}: "
+            "what was between is lost"
+        )
+
+
 class Raw(NamedTuple):
     """A message of the stream of facts, not decoded yet."""
 
@@ -91,7 +104,7 @@ class Consumer:
         self._subscription: Subscription | None = None
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
-        """Begin after a place in the stream. Raises Lost, and RuntimeError where there is no such place."""
+        """Begin after a place in the stream. Raises Lost, and EndsBefore where there is no such place."""
         try:
             self._inbox = self._connection.nats.new_inbox()
             self._subscription = await self._connection.nats.subscribe(self._inbox, cb=self._receive)
@@ -123,11 +136,7 @@ class Consumer:
 
     async def _check_place(self, after: int) -> None:
         state = (await self._connection.js.stream_info(FACTS_STREAM)).state
-        if state.last_seq < after:
-            raise RuntimeError(
-                f"{FACTS_STREAM} ends at {state.last_seq}, and {self._connection.name} has read it up to "
-                f"{after}: this is another stream than the one it knows"
-            )
+        check_end(self._connection, after, state.last_seq)
         if state.messages and after + 1 < state.first_seq:
             raise Lost(f"the stream was trimmed to {state.first_seq}")
         self._last = after

@@ -1,6 +1,7 @@
 """The stream of facts over JetStream: publishing to it, and reading it from any place on."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
@@ -12,6 +13,7 @@ from schemas.codec import Malformed
 from schemas.events import ServiceLed
 from schemas.subjects import FACTS_STREAM, coarser, is_subject_of, passing, was_subject_of
 from shared.domain.invariants import read_fact
+from shared.runtime.bus.accounts import is_agent
 from shared.runtime.bus.contract import Batch, Record
 from shared.runtime.bus.jetstream.acks import (
     ID_IN_PROCESS,
@@ -22,14 +24,18 @@ from shared.runtime.bus.jetstream.acks import (
 )
 from shared.runtime.bus.jetstream.archived_facts import archived_after, archived_at, first_of
 from shared.runtime.bus.jetstream.connection import Connection, unavailable
-from shared.runtime.bus.jetstream.consumer import Consumer, Lost, Pulled, Raw
+from shared.runtime.bus.jetstream.consumer import Consumer, EndsBefore, Lost, Pulled, Raw
 from shared.runtime.bus.jetstream.encoded_facts import EncodedFact, encoded, id_is_taken, newest_seq
 from shared.runtime.bus.jetstream.handoff import Handoff
 from shared.runtime.bus.jetstream.leading import Leading
 from shared.runtime.bus.jetstream.node_reader import NodeReader
 from shared.runtime.bus.jetstream.node_reads import place_of
+from shared.runtime.damage import REMEDY, Damaged
 
 FETCHED_AT_ONCE = 100
+REPAIRED_S = 60.0
+"""how long a stream of several replicas may end too early: the server that leads it may have to hear of the
+others first"""
 
 
 class JetStreamFacts:
@@ -230,6 +236,7 @@ class JetStreamFacts:
     async def read(self, after: int, subjects: Sequence[str]) -> AsyncIterator[Batch]:
         last = after
         attempts = self._connection.pauses()
+        short_since: float | None = None
         while True:
             await self._connection.up()
             try:
@@ -239,14 +246,30 @@ class JetStreamFacts:
                         yield batch
                 async with aclosing(self._from_stream(last, subjects)) as pulled:
                     async for end, found, skipped in pulled:
-                        attempts = self._connection.pauses()
+                        attempts, short_since = self._connection.pauses(), None
                         lost = await self._lost(skipped)
                         records, last = await self._records(found), end
                         yield Batch(records, end, lost)
             except Lost as error:
+                if isinstance(error, EndsBefore):
+                    short_since = short_since or time.monotonic()
+                    self._check_patience(error, short_since)
                 self._connection.counts.readers_restarted += 1
                 self._connection.log.info("reading begins again", after=last, reason=str(error))
             await asyncio.sleep(next(attempts))
+
+    def _check_patience(self, error: EndsBefore, since: float) -> None:
+        """Raise an error that ends the process if the stream has ended too early for long enough.
+
+        Damaged, unless the process may go on without the facts that are lost: then it begins again, without
+        its snapshot (`Shell`). `since`: by a clock that cannot be set.
+        """
+        settings = self._connection.settings
+        if time.monotonic() - since < (REPAIRED_S if settings.nats_replicas > 1 else 0.0):
+            return
+        if settings.allow_lost_facts or is_agent(self._connection.name):
+            raise RuntimeError(str(error)) from None
+        raise Damaged(f"{error}. {REMEDY}") from None
 
     async def _from_archive(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """The facts after `after` that the stream has dropped. Raises Lost, Damaged."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from nats.aio.msg import Msg
 from nats.errors import Error
 
-from schemas.subjects import FACTS_STREAM, Filter, about_node
+from schemas.subjects import Filter, about_node
 from shared.runtime.bus.jetstream.connection import Connection
-from shared.runtime.bus.jetstream.consumer import Lost, Pulled, Raw
+from shared.runtime.bus.jetstream.consumer import Lost, Pulled, Raw, check_end
 from shared.runtime.bus.jetstream.node_reads import facts_after, place_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class NodeReader:
         self._subscriptions: list[Subscription] = []
 
     async def open(self, after: int, subjects: Sequence[str]) -> None:
-        """Begin after a place in the stream. Raises Lost, and RuntimeError where there is no such place."""
+        """Begin after a place in the stream. Raises Lost, and EndsBefore where there is no such place."""
         self._seq, self._filter = after, Filter(subjects)
         try:
             for subject in about_node(self._node_id):
@@ -53,8 +53,7 @@ class NodeReader:
             place = await place_of(self._connection, self._node_id)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error
-        if place.last < after:
-            raise RuntimeError(f"{FACTS_STREAM} ends at {place.last}, and was read up to {after}")
+        check_end(self._connection, after, place.last)
 
     def interrupt(self) -> None:
         """Have `take` raise Lost: the connection was lost, and messages with it."""

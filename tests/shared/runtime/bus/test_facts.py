@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.codec import encode
 from schemas.events import JobCancelled, JobFailed, NodeDrained, NodeLost, WorkerStarted
@@ -8,6 +9,7 @@ from schemas.ids import JobId, PlacementId
 from schemas.subjects import FACT_SUBJECTS, facts_of, subjects_of
 from shared.runtime.bus.contract import Bus, Unavailable
 from shared.runtime.bus.jetstream import consumer
+from shared.runtime.damage import Damaged
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats, Net
 from tests.fact_builders import submitted
 from tests.shared.runtime.bus.bus_build import (
@@ -255,7 +257,23 @@ async def test_publishing_waits_while_the_server_is_away(live: JetStreamNet, nat
     assert jobs(await read_all(bus, 1)) == ["a"]
 
 
-async def test_a_reader_of_another_stream_gets_an_error(live: JetStreamNet) -> None:
-    bus = await live.client()
-    with pytest.raises(RuntimeError, match="ends at 0, and service has read it up to 7"):
+@pytest.mark.parametrize(
+    ("name", "allowed", "error"),
+    [("service", False, Damaged), ("service", True, RuntimeError), ("agent-a", False, RuntimeError)],
+)
+async def test_a_reader_of_another_stream_gets_an_error(
+    live: JetStreamNet, name: str, error: type[Exception], *, allowed: bool
+) -> None:
+    live.settings = replace(live.settings, allow_lost_facts=allowed)
+    bus = await live.client(name)
+    with pytest.raises(error, match=f"ends at fact 0, and {name} has read it up to 7"):
         await anext(bus.read(7, FACT_SUBJECTS))
+
+
+async def test_a_reader_waits_for_several_servers_to_have_what_it_has_read(live: JetStreamNet) -> None:
+    bus, other = await live.client(), await live.client("other")
+    bus._connection.settings = replace(live.settings, nats_replicas=3)
+    reading = asyncio.ensure_future(anext(bus.read(2, FACT_SUBJECTS)))
+    await until(lambda: bus.counts.readers_restarted > 1)
+    await other.publish([cancelled("a"), cancelled("b"), cancelled("c")])
+    assert jobs(list(await asyncio.wait_for(reading, LIMIT_S))) == ["c"]

@@ -63,13 +63,25 @@ async def test_where_its_last_fact_is_gone_a_snapshot_is_used_before_any_archive
     assert core.state.drained == [*(fact.node_id for fact in BEFORE), "new-7"]
 
 
-async def test_a_stream_that_ends_before_the_snapshot_is_said_before_any_archive_answers(
+async def test_a_service_on_a_stream_that_ends_before_its_snapshot_says_what_to_do(
     live: JetStreamNet,
 ) -> None:
+    """Also before any archive answers: its monitor may be what starts."""
     live.settings = msgspec.structs.replace(live.settings, archive="archive")
     bus = await after_loss(live, [*BEFORE[:4]])
-    with pytest.raises(RuntimeError, match=r"ends at 4, and .* has read it up to 6"):
+    with pytest.raises(Damaged, match=r"ends at fact 4, and .* has read it up to 6: .* is lost") as found:
         await life(bus, upto=7)
+    assert "HOPYARD_ALLOW_LOST_FACTS=1" in str(found.value)
+
+
+async def test_an_agent_goes_on_where_the_stream_ends_before_its_snapshot(live: JetStreamNet) -> None:
+    """No setting of the stack reaches an agent elsewhere; it does what services order from now on."""
+    name = "agent-n-1"
+    bus = await live.client(name)
+    await bus.publish(BEFORE[:4])
+    await bus.save(name, packed(len(BEFORE), Seen(drained=[drained("of-lost-facts").node_id]), []))
+    core = await life(bus, name, upto=4)
+    assert core.state.drained == ["n-1", "n-2", "n-3", "n-4"]
 
 
 @pytest.mark.parametrize("identities", ["", "of other fields"])
