@@ -159,7 +159,10 @@ class State(Protocol):
     async def delete(self, key: str) -> None: ...
 
     async def save(self, name: str, blob: bytes) -> None:
-        """Write a blob of any size. Raises Unavailable, also if another instance saves one meanwhile."""
+        """Write a blob of any size. Raises Unavailable, also if another instance saves one meanwhile.
+
+        Raises Fenced where another instance leads.
+        """
         ...
 
     async def load(self, name: str) -> bytes | None:

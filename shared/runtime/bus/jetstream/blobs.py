@@ -6,6 +6,7 @@ cancelled or its process killed, the parts that are written stay for good, since
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
@@ -39,14 +40,18 @@ class _Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     deleted: bool = False
 
 
-async def write(js: JetStreamContext, name: str, writer: int, blob: bytes) -> None:
+async def write(
+    js: JetStreamContext, name: str, writer: int, blob: bytes, check: Callable[[], Awaitable[None]]
+) -> None:
     """Write a blob in the place of the one before it, or of none that another has written meanwhile.
 
     `writer`: a number that no other process which may write the blob has. Each writes its parts to two
-    subjects in turn, and first removes what a write that was cut off has left there. Raises what NATS raises:
+    subjects in turn, and first removes what a write that was cut off has left there. `check`: called once it
+    is known which blob the new one replaces; raises if the caller may replace none. Raises what NATS raises:
     APIError with WRONG_LAST_SEQUENCE if another has written meanwhile.
     """
     before, expected = await _before(js, name)
+    await check()
     one, other = (f"{_encoded(name)}-{writer}-{turn}" for turn in range(2))
     nuid = other if before == one else one
     await _remove_parts(js, nuid)

@@ -8,10 +8,11 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js.errors import APIError
 
 from schemas.subjects import AGENT, state_subject
-from shared.runtime.bus.contract import Conflict, Unavailable
+from shared.runtime.bus.contract import Conflict, Fenced, Unavailable
 from shared.runtime.bus.jetstream import blobs
 from shared.runtime.bus.jetstream.acks import SEQUENCE_IN_DOUBT, WRONG_LAST_SEQUENCE
 from shared.runtime.bus.jetstream.connection import EXPECTED_LAST, Connection, unavailable
+from shared.runtime.bus.jetstream.leading import Leading
 from shared.runtime.bus.jetstream.node_reads import asked_value, stored_value
 from shared.runtime.bus.jetstream.streams import STATE_STREAM
 from shared.runtime.bus.limits import TTL_MIN_S, check_key, check_size
@@ -29,6 +30,7 @@ class JetStreamState:
     """
 
     _connection: Connection
+    _leading: Leading
 
     async def get(self, key: str) -> tuple[bytes, int] | None:
         check_key(key)
@@ -74,11 +76,17 @@ class JetStreamState:
         with unavailable(f"save {name}"):
             try:
                 async with asyncio.timeout(BLOB_TIMEOUT_S):
-                    await blobs.write(self._connection.js, name, self._connection.settings.instance, blob)
+                    instance = self._connection.settings.instance
+                    await blobs.write(self._connection.js, name, instance, blob, self._check_leads)
             except APIError as error:
                 if error.err_code in WRONG_REVISION:
                     raise Unavailable(f"save {name}: another instance has saved one meanwhile") from None
                 raise
+
+    async def _check_leads(self) -> None:
+        """Raises Fenced where another instance leads: its snapshot is newer. Raises Unavailable."""
+        if self._connection.fence is not None and not await self._leading.still_leads():
+            raise Fenced("another instance leads")
 
     async def load(self, name: str) -> bytes | None:
         if self._is_agents(name):

@@ -9,8 +9,9 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import RawStreamMsg
 
+from schemas.events import ServiceLed
 from schemas.subjects import SNAPSHOT_BUCKET, state_subject
-from shared.runtime.bus.contract import Conflict, Unavailable
+from shared.runtime.bus.contract import Conflict, Fenced, Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus, blobs
 from shared.runtime.bus.jetstream.streams import SNAPSHOT_STREAM, STATE_STREAM
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats, Net
@@ -123,7 +124,7 @@ async def test_a_save_that_is_cut_off_leaves_nothing_after_the_next(live: JetStr
     whole = (await bus.extent(SNAPSHOT_STREAM)).bytes
     for _ in range(3):
         with pytest.raises(asyncio.CancelledError):
-            await blobs.write(cast(JetStreamContext, CutOff(js)), "planner", 1, blob)
+            await blobs.write(cast(JetStreamContext, CutOff(js)), "planner", 1, blob, bus._check_leads)
         assert await bus.load("planner") == blob
     await bus.save("planner", blob)
     assert (await bus.extent(SNAPSHOT_STREAM)).bytes == whole
@@ -147,6 +148,20 @@ async def test_a_leader_that_slept_in_a_save_does_not_put_its_blob_in_the_place_
     assert await leader.load("planner") == b"newer"
     await slept.save("planner", b"next")
     assert await leader.load("planner") == b"next"
+
+
+async def test_a_leader_that_slept_before_a_save_does_not_replace_the_blob_of_the_next(
+    live: JetStreamNet,
+) -> None:
+    slept, leader = await live.client(), await live.client("next")
+    led = ServiceLed(at=1.0, service="planner", instance=1, token=1, repetition=0)
+    await slept.lead(led, 0)
+    await slept.save("planner", b"old")
+    await leader.lead(msgspec.structs.replace(led, token=2), await leader.led_last("planner"))
+    await leader.save("planner", b"newer")
+    with pytest.raises(Fenced):
+        await slept.save("planner", b"late")
+    assert await leader.load("planner") == b"newer"
 
 
 async def test_the_ordinary_tools_read_a_blob(live: JetStreamNet) -> None:
