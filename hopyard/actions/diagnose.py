@@ -29,7 +29,7 @@ from schemas.views import PolicyChoice, Problem, Readiness, ServiceState
 from shared.domain.audit import Audit
 from shared.domain.stand_in import stand_in
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.connection import Connection, in_words
 from shared.runtime.bus.jetstream.integrity import flaws, lost_facts
 from shared.runtime.damage import REMEDY, ranges_text
 from shared.runtime.process.clock_sync import TOLERATED_S
@@ -258,22 +258,30 @@ async def _services(client: Client) -> str:
 
 async def _nats(urls: str) -> str:
     """What each NATS server answers. One of several that does not answer is a fault; the stack goes on."""
-    return "; ".join([await _greeting_of(url) for url in urls.split(",")])
+    each = await asyncio.gather(*[_check(url, partial(_greeting_of, url)) for url in urls.split(",")])
+    text = "; ".join([f"{check.what}: {check.detail}" for check in each])
+    if not all(check.ok for check in each):
+        raise _CheckFailed(text)
+    return text
 
 
 async def _greeting_of(url: str) -> str:
-    """The line about itself with which a NATS server greets its clients."""
+    """What the line says with which a NATS server greets its clients. Raises _CheckFailed."""
     parts = urlsplit(url)
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port or NATS_PORT)
-            greeting = await reader.readline()
-            writer.close()
+            try:
+                greeting = await reader.readline()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise _CheckFailed(f"does not answer within {TIMEOUT_S:g} s") from None
     except OSError as error:
-        raise _CheckFailed(f"{url}: {error}") from None
+        raise _CheckFailed(in_words(error)) from None
     if not greeting.startswith(b"INFO "):
-        raise _CheckFailed(f"{url}: what answers there is no NATS server")
-    return f"{url}: version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
+        raise _CheckFailed("what answers there is no NATS server")
+    return f"version {msgspec.json.decode(greeting[5:], type=_Greeting).version}"
 
 
 async def stored(connection: Connection) -> str:

@@ -69,6 +69,8 @@ SUBJECT_CHARS = 500
 """characters of a dead letter's subject that its header keeps"""
 EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence"
 """header by which a message is refused unless the last one of its subject has this sequence; 0: none"""
+NO_LEADER = 10008
+"""JetStream's error code: the servers of a cluster do not agree on who leads"""
 NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
 """after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
@@ -480,7 +482,7 @@ def unavailable(what: str) -> Iterator[None]:
         yield
     except APIError as error:
         if isinstance(error, (ServiceUnavailableError, ServerError)):
-            raise Unavailable(f"{what}: {error}") from error
+            raise Unavailable(f"{what}: {in_words(error)}") from error
         raise
     except Unavailable:
         raise
@@ -497,10 +499,18 @@ def in_words(error: Exception) -> str:
             return "NATS does not answer in time"
         case NoRespondersError():
             return "nothing answers this subject"
+        case APIError():
+            return _of_jetstream(error)
         case OSError():
             return _of_system(error)
         case _:
             return str(error) or repr(error)
+
+
+def _of_jetstream(error: APIError) -> str:
+    if error.err_code == NO_LEADER:
+        return "NATS has no leader: too few of its servers answer, or they elect one"
+    return f"NATS says: {error.description}" if error.description else str(error)
 
 
 def _of_system(error: OSError) -> str:

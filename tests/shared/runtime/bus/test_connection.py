@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from nats.errors import Error
+from nats.js.errors import ServerError, ServiceUnavailableError
 
 from schemas.base import Message, Question
 from schemas.questions import MONITOR, Refused, ShowStatus
@@ -90,9 +91,14 @@ def no_tls() -> ssl.SSLError:
         (no_tls(), "no TLS with it: .*(version|record).*"),
         (OSError(errno.EHOSTUNREACH, "Connect call failed ('10.0.0.1', 4222)"), "no route to host"),
         (OSError("Multiple exceptions: …"), "Multiple exceptions: …"),
+        (
+            ServiceUnavailableError(code=503, description="JetStream system …", err_code=10008),
+            "NATS has no leader: too few of .*",
+        ),
+        (ServerError(500, "insufficient resources", 10023), "NATS says: insufficient resources"),
     ],
 )
-def test_why_a_server_is_not_reached_is_said_in_words(error: OSError, words: str) -> None:
+def test_why_a_server_is_not_reached_is_said_in_words(error: Exception, words: str) -> None:
     assert re.fullmatch(words, in_words(error))
 
 
