@@ -31,6 +31,11 @@ class LiveNats:
     def url(self) -> str:
         return self._server.url
 
+    @property
+    def pid(self) -> int | None:
+        """None: it does not run."""
+        return self._server.pid
+
     def settings(self, **changes: object) -> Settings:
         return Settings(nats_url=self.url, **changes)  # type: ignore[arg-type]
 

@@ -153,9 +153,13 @@ class Candidate:
             except OSError as error:
                 log.debug("lead not renewed", service=self._service, reason=str(error))
 
+    def in_doubt(self) -> bool:
+        """Whether another instance may lead, as far as is known here."""
+        return time.monotonic() >= self._sure_until
+
     async def until_sure(self) -> None:
         """Return once it certainly leads: a process that slept or was cut off has to find out first."""
-        while time.monotonic() >= self._sure_until:
+        while self.in_doubt():
             self._became_sure.clear()
             await self._became_sure.wait()
 

@@ -97,6 +97,8 @@ class Inbox(msgspec.Struct, frozen=True):
     """whether the core has caught up with the stream and runs"""
     seq: Callable[[], int]
     """sequence up to which the core has been handed all facts that concern it"""
+    why_idle: Callable[[], str] = str
+    """why the core is handed nothing at the moment; empty: it is"""
 
 
 ServiceFactory = Callable[[Ports, str], Service]

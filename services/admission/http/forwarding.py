@@ -64,7 +64,8 @@ class Forwarding:
                 reply = await self._reply(question, kind)
         except TimeoutError:
             missing = "admission did not answer in time" if self.is_open() else "no admission leads yet"
-            because = "".join([": " + why for why in [self._bus.why_not_stored()] if why])
+            why = self._bus.why_not_stored() or (self._inbox.why_idle() if self._inbox else "")
+            because = f": {why}" if why else ""
             raise Refusal(problems.unavailable(f"{missing}{because}; {advice}")) from None
         if isinstance(reply, Problem):
             raise Refusal(reply)

@@ -47,6 +47,7 @@ RECORD_LIMIT_REAL_S = 5.0
 RECOVERY_LIMIT_REAL_S = 120.0
 """after this long a recovery fails, and says what was missing"""
 RECOVERY_ATTEMPTS = 100
+IN_DOUBT = "NATS does not confirm that it leads"
 RELEASED = "has to handle a released fact in its place"
 ANOTHER_VERSION = "cannot read its snapshot, which is of another version"
 BEFORE = "Start the version again that wrote the snapshot. "
@@ -107,7 +108,11 @@ class Shell:
         """called once it handles no more messages, and has only to end its tasks"""
         self._group: asyncio.TaskGroup
         self._inbox = Inbox(
-            put=self._mailbox.put, ask=self.ask, replayed=lambda: self._ready, seq=lambda: self.seq
+            put=self._mailbox.put,
+            ask=self.ask,
+            replayed=lambda: self._ready,
+            seq=lambda: self.seq,
+            why_idle=self._why_idle,
         )
 
     @property
@@ -128,6 +133,9 @@ class Shell:
         """Sequence up to which it has handled all facts that concern the service."""
         handled = self._handling.seq
         return handled if handled < self._newest_read else max(handled, self._read_to)
+
+    def _why_idle(self) -> str:
+        return IN_DOUBT if self._candidate is not None and self._candidate.in_doubt() else ""
 
     def leads(self) -> bool:
         """Whether this instance leads, and so acts."""

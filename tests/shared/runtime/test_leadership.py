@@ -20,7 +20,12 @@ from shared.runtime.bus.jetstream.encoded_facts import EncodedFact
 from shared.runtime.bus.jetstream.leading import Leading
 from shared.runtime.clock import ScaledClock
 from shared.runtime.leadership import Candidate, Deposed
-from tests.bus_nets import JetStreamNet
+from shared.runtime.service import Inbox, Ports
+from shared.runtime.shell.shell import IN_DOUBT, Shell
+from tests.bus_nets import JetStreamNet, LiveNats
+from tests.processes import standing_still
+from tests.shared.runtime.bus.bus_build import until
+from tests.shared.runtime.shell.stages import NAME, Restorer, Set
 
 LEASE_S = 1.0
 LIMIT_S = 60.0
@@ -108,6 +113,27 @@ async def test_a_leader_in_doubt_does_nothing_until_it_has_renewed(live: JetStre
     async with asyncio.timeout(LIMIT_S):
         await one.until_sure()
     holding.cancel()
+
+
+async def test_a_leader_in_doubt_says_why_it_does_nothing(live: JetStreamNet, nats: LiveNats) -> None:
+    given: asyncio.Future[Inbox] = asyncio.get_running_loop().create_future()
+
+    async def take(inbox: Inbox) -> None:
+        given.set_result(inbox)
+        await asyncio.Future()
+
+    ports = Ports(bus=(bus := await live.client(NAME)), clock=(clock := ScaledClock()))
+    settings = Settings(lease_real_s=LEASE_S)
+    service = replace(Set().service(Restorer(), ports), tasks=(take,))
+    one = Candidate(bus, clock, settings, NAME, first=False)
+    running = asyncio.create_task(Shell(service, ports, settings, candidate=one).run())
+    inbox = await asyncio.wait_for(given, LIMIT_S)
+    await until(lambda: not inbox.why_idle())
+    with standing_still(nats.pid):
+        await until(lambda: inbox.why_idle() == IN_DOUBT)
+    await until(lambda: not inbox.why_idle())
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def test_a_lease_that_ran_out_while_nobody_else_led_is_taken_up_again(live: JetStreamNet) -> None:

@@ -71,7 +71,7 @@ EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence"
 """header by which a message is refused unless the last one of its subject has this sequence; 0: none"""
 NO_LEADER = 10008
 """JetStream's error code: the servers of a cluster do not agree on who leads"""
-NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full"
+NOTHING_STORED = "NATS confirms nothing that it is to store; its disk may be full, or most servers away"
 """after a write that failed a server confirms nothing until it is started again where there is room"""
 AWAY = "there is no connection to NATS"
 REFUSED = "NATS refuses the credentials of this process"

@@ -240,12 +240,15 @@ async def test_the_core_is_caught_up_once_every_stored_submission_is_folded() ->
 
 async def test_a_late_answer_is_an_error_that_says_how_to_repeat() -> None:
     async with serving(attached=False, ask_timeout_real_s=0.05) as api:
-        inbox = Inbox(put=lambda _: None, ask=_nobody, replayed=lambda: True, seq=lambda: 0)
+        inbox = Inbox(
+            put=lambda _: None, ask=_nobody, replayed=lambda: True, seq=lambda: 0, why_idle=lambda: "a reason"
+        )
         task = asyncio.create_task(api.forwarding.attach(inbox))
         await asyncio.sleep(0.01)
         body, _ = await api.call(
             "POST", "/v1/jobs", 503, json=job_body(), headers={"Idempotency-Key": "mine"}
         )
+        assert "admission did not answer in time: a reason; " in body["detail"]
         assert "Idempotency-Key mine" in body["detail"]
         task.cancel()
         await asyncio.wait({task})
