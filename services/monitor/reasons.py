@@ -185,8 +185,9 @@ def _without_nodes(ledger: Ledger, record: JobRecord) -> str:
     missing = [one for one in record.spec.gpu_types if one not in supply or not supply[one].usable]
     if not missing:
         return ""
-    waits = "it waits for one, for profile_attempts rounds if it can use another type"
-    return f"; no node with {' or '.join(missing)} takes jobs: {waits}"
+    none = f"; no node with {' or '.join(missing)} takes jobs"
+    waits = "waits for one: profile_attempts rounds, or without end if the job can use no other type"
+    return f"{none}, and the measurement there {waits}"
 
 
 # ---- the plan and the rivals behind the reason

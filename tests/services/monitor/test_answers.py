@@ -289,8 +289,9 @@ def test_a_new_job_waits_to_be_measured() -> None:
 @pytest.mark.parametrize("beside", [[], [joined("node-2", gpu_type=K80), lost("node-2")]])
 def test_a_job_that_names_a_type_without_a_node_says_that_it_waits_for_one(beside: list[Event]) -> None:
     facts = [joined(), *beside, submitted(gpu_types=(V100, K80))]
-    waits = "it waits for one, for profile_attempts rounds if it can use another type"
-    assert why(*facts).detail == f"{WHEN_IDLE}; no node with k80 takes jobs: {waits}"
+    waits = "waits for one: profile_attempts rounds, or without end if the job can use no other type"
+    none = "no node with k80 takes jobs, and the measurement there"
+    assert why(*facts).detail == f"{WHEN_IDLE}; {none} {waits}"
     there = joined("node-3", gpu_type=K80)
     assert why(*facts, there).detail == WHEN_IDLE
 
