@@ -34,6 +34,8 @@ def ignored(_: Record) -> None:
     """A sink that does nothing."""
 
 
+NAMED = 5
+"""jobs that are named where a simulation has no end"""
 DAY_S = 24 * 3600.0
 YOUNG_OBJECTS = 1_000_000
 """new objects after which the garbage collector runs"""
@@ -156,7 +158,9 @@ class _WorkloadRun:
 
     def over(self) -> bool:
         if self._conductor.now > self._until_s:
-            raise Endless(f"not over {LONGEST_S / DAY_S:g} days after the last job came")
+            left = self._jobs.left
+            some = ", ".join(left[:NAMED]) + (" …" if len(left) > NAMED else "")
+            raise Endless(f"not over {LONGEST_S / DAY_S:g} days after the last job came: {some} not ended")
         return self._submitted and self._jobs.over
 
     def hear(self, record: Record) -> None:

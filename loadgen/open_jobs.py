@@ -40,6 +40,11 @@ class OpenJobs:
         return isinstance(fact, JobCompleted) and fact.job_id not in self._running
 
     @property
+    def left(self) -> list[JobId]:
+        """In the order of their ids."""
+        return sorted(self._open)
+
+    @property
     def over(self) -> bool:
         """Whether all jobs have ended, or those left will never be placed. Valid once all are submitted."""
         return not self._open or (not self._running and self._now_s - self._last_s > self._stuck_after_s)

@@ -66,9 +66,20 @@ def test_a_simulation_without_end_is_code_1(hopyard: Hopyard, tmp_path: Path) ->
     events = tmp_path / "events.ndjson"
     ran = hopyard("simulate", "--scenario", str(scenario), "--policy", "fifo", "--events", str(events))
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.endswith("hopyard: not over 365 days after the last job came\n")
+    assert ran.err.endswith("hopyard: not over 365 days after the last job came: long-1 not ended\n")
     facts = [json.loads(line)["fact"] for line in events.read_bytes().splitlines()]
     assert ("job.submitted" in facts, "job.completed" in facts) == (True, False)
+
+
+def test_a_comparison_of_which_only_the_bound_is_known_is_no_report(hopyard: Hopyard, tmp_path: Path) -> None:
+    scenario, out = tmp_path / "endless.yaml", tmp_path / "out"
+    scenario.write_text(ENDLESS)
+    words = ("--policies", "fifo,sjf", "--seeds", "1", "--out", str(out))
+    ran = hopyard("compare", "--scenario", str(scenario), *words)
+    assert (ran.code, ran.out) == (1, "")
+    said = "every run failed; the first: endless fifo seed 1: ended with 1: not over 365 days"
+    assert ran.err.splitlines()[-1].startswith(f"hopyard: {said}")
+    assert [path.name for path in out.iterdir()] == ["runs"]
 
 
 def test_a_simulation_says_which_plans_another_policy_made(hopyard: Hopyard) -> None:

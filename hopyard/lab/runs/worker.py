@@ -1,7 +1,7 @@
 """One trial in a process of its own: `python -m hopyard.lab.runs.worker OUTCOME [EVENTS] < TRIAL`.
 
-Ends with 0 and the outcome in its file, or with a traceback and without one. While it runs it prints the
-share of a simulation that is done, a number a line.
+Ends with 0 and the outcome in its file, or with a line or a traceback and without one. While it runs it
+prints the share of a simulation that is done, a number a line.
 """
 
 import sys
@@ -63,10 +63,14 @@ def performed(trial: Trial, events_file: Path | None = None, watch: Watch | None
 
 def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) -> Outcome:
     from loadgen.simulation import simulate  # noqa: PLC0415 - brings every service
+    from loadgen.stack import Endless  # noqa: PLC0415 - as above
 
-    run = simulate(
-        trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides, watch=watch
-    )
+    try:
+        run = simulate(
+            trial.scenario, policy=trial.policy, seed=trial.seed, overrides=trial.overrides, watch=watch
+        )
+    except Endless as error:  # no bug, but a job that is too long
+        sys.exit(str(error))
     if events_file is not None:
         with naming(events_file), events_file.open("wb") as file:
             file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
