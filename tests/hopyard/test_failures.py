@@ -71,6 +71,23 @@ def test_a_simulation_without_end_is_code_1(hopyard: Hopyard, tmp_path: Path) ->
     assert ("job.submitted" in facts, "job.completed" in facts) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("gpus: [1]", "gpus: [13]", "every job was refused: $.gpus: asks for at least 13 GPUs"),
+        ("gpus: [1]", "gpus: [1]", "not over 365 days after the last job came: long-1 not ended"),
+    ],
+)
+def test_a_benchmark_without_a_figure_says_why(
+    hopyard: Hopyard, tmp_path: Path, old: str, new: str, why: str
+) -> None:
+    scenario = tmp_path / "endless.yaml"
+    scenario.write_text(ENDLESS.replace(old, new))
+    ran = hopyard("bench", "simulation", "--scenario", str(scenario), "--jobs", "1")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1].startswith(f"hopyard: endless: {why}")
+
+
 def test_a_comparison_of_which_only_the_bound_is_known_is_no_report(hopyard: Hopyard, tmp_path: Path) -> None:
     scenario, out = tmp_path / "endless.yaml", tmp_path / "out"
     scenario.write_text(ENDLESS)

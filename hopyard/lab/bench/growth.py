@@ -6,9 +6,11 @@ import time
 
 import msgspec
 
+from hopyard.failures import Failure
 from hopyard.lab.bench.figures import Benchmark, Grid
 from loadgen.scenarios import load_scenario
 from loadgen.simulation import simulate_streaming
+from loadgen.stack import Endless
 from schemas.scenarios import ListedWorkload, PoissonWorkload, ScenarioFile, TraceWorkload, WorkloadSource
 from shared.runtime.bus.contract import Record
 
@@ -25,7 +27,10 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(asked: Growth) -> Benchmark:
-    """Run each size. Events are not kept; the peak of memory is that of all runs so far."""
+    """Run each size. Events are not kept; the peak of memory is that of all runs so far.
+
+    Raises Failure for a run without end, or without a job that the cluster takes.
+    """
     simulate_streaming(load_scenario("tiny"), _pass_over)  # brings what is imported late
     rows = tuple(_row(with_jobs(asked.scenario, count)) for count in sorted(asked.counts))
     return Benchmark(
@@ -53,9 +58,14 @@ def with_jobs(scenario: ScenarioFile, count: int) -> ScenarioFile:
 
 def _row(scenario: ScenarioFile) -> tuple[float, ...]:
     began = time.process_time()
-    result = simulate_streaming(scenario, _pass_over)
+    try:
+        result = simulate_streaming(scenario, _pass_over)
+    except Endless as error:
+        raise Failure(f"{scenario.name}: {error}") from None
     took_s = time.process_time() - began
     jobs = result.jobs["submitted"]
+    if not jobs:
+        raise Failure(f"{scenario.name}: every job was refused: {result.refused[0].reason}")
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES / 1e6
     return jobs, round(took_s / jobs * 1e3, 2), result.plans.plans, result.events, round(peak_mb)
 
