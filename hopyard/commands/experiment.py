@@ -258,10 +258,8 @@ def _named(policies: str) -> list[str]:
     from services.planner.policies.registry import names  # noqa: PLC0415 - brings numpy
 
     texts = [text.strip() for text in policies.split(",") if text.strip()]
-    if ALL not in texts:
-        return texts
-    at, others = texts.index(ALL), [name for name in names() if name not in texts]
-    return [*texts[:at], *others, *texts[at + 1 :]]
+    others = [name for name in names() if name not in texts]
+    return [name for text in texts for name in (others if text == ALL else [text])]
 
 
 def _contender(text: str) -> "Contender":

@@ -154,7 +154,9 @@ def _taken(workload: TraceWorkload, seed: int) -> list[TraceJob]:
     wanted = workload.sample or 1
     if len(jobs) < wanted:
         between = "" if workload.hours is None else " between hours {} and {}".format(*workload.hours)
-        raise InvalidFile(workload.path, None, None, f"has {len(jobs)} jobs{between}, {wanted} are wanted")
+        limit = "" if workload.limit is None else f" with limit {workload.limit}"
+        reason = f"has {len(jobs)} jobs{between}{limit}, {wanted} are wanted"
+        raise InvalidFile(workload.path, None, None, reason)
     if workload.sample is None:
         return jobs
     which = generator(seed, "trace-sample").choice(len(jobs), workload.sample, replace=False)

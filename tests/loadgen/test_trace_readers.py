@@ -214,6 +214,8 @@ def test_some_are_drawn_by_the_seed_and_come_in_their_order(tmp_path: Path) -> N
 def test_more_than_there_are_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(InvalidFile, match="has 14 jobs between hours 3 and 10, 15 are wanted"):
         taken(daily(tmp_path), hours=(3, 10), sample=15)
+    with pytest.raises(InvalidFile, match="has 9 jobs between hours 3 and 10 with limit 9, 15 are wanted"):
+        taken(daily(tmp_path), hours=(3, 10), limit=9, sample=15)
     early = planted(tmp_path, PHILLY + "2017-10-09 01:00:00,60,1,0,vc\n")
     with pytest.raises(InvalidFile, match="has 0 jobs between hours 3 and 10, 1 are wanted"):
         taken(early, hours=(3, 10))

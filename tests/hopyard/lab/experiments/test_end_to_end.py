@@ -9,6 +9,7 @@ import pytest
 
 from hopyard.cli import main
 from hopyard.commands import experiment as command
+from hopyard.failures import Invalid
 from hopyard.lab.report.document import Written
 from schemas.results import RunResult
 from services.planner.policies.registry import names
@@ -95,6 +96,8 @@ def test_all_policies_are_those_that_are_installed_each_once() -> None:
     assert command._named("sjf,all") == ["sjf", *(name for name in names() if name != "sjf")]
     assert sorted(command._named("all")) == sorted(names())
     assert command._named("hops, gavel") == ["hops", "gavel"]
+    with pytest.raises(Invalid, match="names a policy twice: all,all"):
+        command._contenders("all,all")
 
 
 def test_the_report_of_another_scenario_is_not_overwritten(
