@@ -5,7 +5,7 @@ A job is one shape of as many rectangles as it had stays; GPUs side by side in o
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 import msgspec
 
@@ -69,6 +69,17 @@ def boxes(holds: Iterable[Hold]) -> dict[int, list[Box]]:
     return found
 
 
+def spread_out(middles: Sequence[float], last: float) -> list[float]:
+    """The heights of names, `LINE` apart at least and none below `last`, each near its ascending middle."""
+    down: list[float] = []
+    for middle in middles:
+        down.append(max(middle, down[-1] + LINE) if down else middle)
+    up: list[float] = []
+    for height in reversed(down):
+        up.append(min(height, up[-1] - LINE if up else last))
+    return up[::-1]
+
+
 class _Arm:
     """One policy's rows, from `top` on."""
 
@@ -77,8 +88,9 @@ class _Arm:
         self._outcome = outcome
         self._span_s = span_s
         self._top = top + TITLE
-        self._row = min(max(each * len(outcome.gpu_types), least), most) / max(len(outcome.gpu_types), 1)
-        self.bottom = self._top + self._row * len(outcome.gpu_types)
+        gpus, names = len(outcome.gpu_types), len(list(groupby(outcome.gpu_types)))
+        self._row = max(min(max(each * gpus, least), most), names * LINE) / max(gpus, 1)
+        self.bottom = self._top + self._row * gpus
 
     def parts(self) -> Iterator[str]:
         yield from self._axis()
@@ -115,16 +127,14 @@ class _Arm:
         return ""
 
     def _types(self) -> Iterator[str]:
-        """Each type's name at the middle of its rows, and a line between types."""
-        first = 0
-        for kind, alike in groupby(self._outcome.gpu_types):
-            last = first + len(list(alike))
-            middle = self._top + (first + last) / 2 * self._row + 4
-            yield f'<text class="type" x="{LEFT - 8:g}" y="{middle:.1f}">{html.escape(kind)}</text>'
-            if first:
-                y = self._top + first * self._row
-                yield f'<path class="line" d="M{LEFT:g} {y:.1f}H{WIDTH - RIGHT:g}"/>'
-            first = last
+        """Each type's name beside its rows, and a line between types."""
+        kinds = [(kind, len(list(alike))) for kind, alike in groupby(self._outcome.gpu_types)]
+        edges = [self._top + self._row * rows for rows in accumulate((n for _, n in kinds), initial=0)]
+        middles = [(high + low) / 2 + 4 for high, low in pairwise(edges)]
+        for (kind, _), y in zip(kinds, spread_out(middles, self.bottom), strict=True):
+            yield f'<text class="type" x="{LEFT - 8:g}" y="{y:.1f}">{html.escape(kind)}</text>'
+        for y in edges[1:-1]:
+            yield f'<path class="line" d="M{LEFT:g} {y:.1f}H{WIDTH - RIGHT:g}"/>'
 
     def _axis(self) -> Iterator[str]:
         hours = self._span_s / HOUR_S

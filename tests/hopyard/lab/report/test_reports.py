@@ -2,6 +2,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -289,6 +290,18 @@ def test_a_gantt_picture_of_the_page_names_jobs_and_says_more_of_each() -> None:
     assert svg.count('class="job"') == 2
     assert "fi&lt;fo" in svg
     assert svg.count(">titan-xp<") == svg.count(">rtx-3090<") == 2
+
+
+def test_the_names_of_types_with_few_gpus_stand_apart() -> None:
+    """Ten types of which one has nearly all GPUs: the names of the others lay on one another."""
+    one = finished("fifo", 1).outcome
+    types = ("t4",) * 64 + tuple(f"type-{number}" for number in range(9))
+    drawn = gantt_svg({"fifo": replace(one, gpu_types=types)})
+    heights = [float(y) for y in re.findall(r'class="type" x="88" y="([0-9.]+)"', drawn)]
+    assert len(heights) == 10
+    assert all(low - high >= 9.9 for high, low in pairwise(heights))
+    bottom = max(float(y) for y in re.findall(r'class="tick" x="[0-9.]+" y="([0-9.]+)"', drawn)) - 13
+    assert heights[-1] <= bottom + 0.1
 
 
 def test_gpus_side_by_side_are_one_rectangle() -> None:
