@@ -74,8 +74,12 @@ def _checked(python: Path) -> TorchInterpreter:
         last = next(iter(ran.stderr.strip().splitlines()[-1:]), f"exit code {ran.returncode}")
         install = "" if "No module named 'torch'" not in last else f"; {python} -m pip install torch numpy"
         raise Failure(f"{python} cannot import torch: {last}{install}")
-    major, minor, torch = ran.stdout.split()[-3:]
-    if (int(major), int(minor)) < LEAST_PYTHON or _numbers(torch) < LEAST_TORCH:
+    try:
+        major, minor, torch = ran.stdout.split()[-3:]
+        known = (int(major), int(minor))
+    except ValueError:
+        raise Failure(f"{python}: does not answer as Python does") from None
+    if known < LEAST_PYTHON or _numbers(torch) < LEAST_TORCH:
         raise Failure(f"{python}: Python {major}.{minor} with torch {torch}; jobs need 3.9 and 1.13 at least")
     return TorchInterpreter(python, torch)
 

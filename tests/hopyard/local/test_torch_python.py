@@ -49,6 +49,13 @@ def test_a_file_that_is_no_interpreter_is_refused(tmp_path: Path, named: str) ->
         torch_python(tmp_path / named, {})
 
 
+@pytest.mark.parametrize("says", ["", "this is perl 5, version 36"])
+def test_a_program_that_is_no_python_is_refused(tmp_path: Path, says: str) -> None:
+    named = interpreter(tmp_path / "a", says)
+    with pytest.raises(Failure, match="does not answer as Python does"):
+        torch_python(named, {})
+
+
 def test_a_link_into_an_environment_stays_a_link(tmp_path: Path) -> None:
     """An interpreter knows its environment by where it is called."""
     real = interpreter(tmp_path / "real", "3 11 2.6.0")
