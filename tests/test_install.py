@@ -71,5 +71,7 @@ def test_a_scenario_is_simulated(folder: Path) -> None:
 def test_a_missing_library_is_reported_in_one_line(folder: Path) -> None:
     done = ran(folder, "hopyard", "compare", "--scenario", "tiny")
     assert (done.returncode, done.stdout) == (1, "")
-    command = f"uv pip install --python {folder}/bin/python markdown-it-py matplotlib"
-    assert done.stderr == f"hopyard: matplotlib is not installed (extra lab): {command}\n"
+    said, _, command = done.stderr.partition(" (extra lab): ")
+    assert said == "hopyard: matplotlib is not installed"
+    assert f"{folder}/bin/python" in command
+    assert command.endswith(" markdown-it-py matplotlib\n")

@@ -1,6 +1,7 @@
 """How a library is installed into the environment that runs this program."""
 
 import shlex
+import shutil
 import sys
 from importlib.util import find_spec
 
@@ -13,4 +14,7 @@ def not_there(library: str, packages: str, extra: str = "") -> str:
 
 def _command() -> str:
     python = shlex.quote(sys.executable)
-    return f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
+    pip = f"{python} -m pip install"
+    if find_spec("pip"):
+        return pip
+    return f"uv pip install --python {python}" if shutil.which("uv") else f"{python} -m ensurepip && {pip}"

@@ -1,9 +1,9 @@
 """What a command says where a library is not installed: one line, with what to install."""
 
 import os
+import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ from shared.runtime.installing import not_there
 
 ABSENT = "raise ModuleNotFoundError(f'No module named {__name__!r}', name=__name__)"
 LIMIT_S = 300.0
-PIP = f"{sys.executable} -m pip install"
-INTO_THIS = PIP if find_spec("pip") else f"uv pip install --python {sys.executable}"
+INTO_THIS = not_there("", "").partition(": ")[2].rstrip()
 LAB = (" (extra lab)", "markdown-it-py matplotlib")
 
 
@@ -55,13 +54,23 @@ def test_a_command_says_what_to_install(
     assert (code, said) == (1, f"hopyard: {library} is not installed{extra}: {INTO_THIS} {packages}\n")
 
 
-def test_without_pip_uv_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in an environment that uv has made. Plain `pip` there is that of another environment."""
-    monkeypatch.setattr(installing, "find_spec", lambda _: None)
+@pytest.mark.parametrize(
+    ("there", "command"),
+    [
+        ({"pip", "uv"}, "'/own place/python' -m pip install b"),
+        ({"uv"}, "uv pip install --python '/own place/python' b"),
+        (set(), "'/own place/python' -m ensurepip && '/own place/python' -m pip install b"),
+    ],
+)
+def test_the_command_names_an_installer_that_is_there(
+    there: set[str], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment that uv has made has no pip, and plain `pip` there is that of another environment. The
+    uv that made it need not be on the path."""
+    monkeypatch.setattr(installing, "find_spec", lambda name: name if name in there else None)
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
     monkeypatch.setattr(sys, "executable", "/own place/python")
-    assert not_there("a", "b", "c") == (
-        "a is not installed (extra c): uv pip install --python '/own place/python' b"
-    )
+    assert not_there("a", "b", "c") == f"a is not installed (extra c): {command}"
 
 
 @pytest.mark.parametrize("words", [["compare"], ["experiment", "table3"]])
