@@ -90,7 +90,8 @@ def listed(data: Path, say: Callable[[str], None]) -> Iterator[None]:
         owner_only.make_folder(entry.parent)
         owner_only.write(entry, os.fsencode(data.absolute()), lasting=False)
     except OSError as error:
-        say(f"commands in other folders will not find this stack: {error}")
+        reason = f"{error.filename}: {error.strerror.lower()}" if error.strerror else str(error)
+        say(f"commands in other folders will not find this stack: {reason}")
     try:
         yield
     finally:

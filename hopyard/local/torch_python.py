@@ -68,8 +68,10 @@ def _checked(python: Path) -> TorchInterpreter:
             timeout=LOOK_LIMIT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"{python}: {error}") from None
+    except OSError as error:
+        raise Failure(f"{python}: {(error.strerror or str(error)).lower()}") from None
+    except subprocess.TimeoutExpired:
+        raise Failure(f"{python} has not imported torch within {LOOK_LIMIT_S:g} s") from None
     if ran.returncode:
         last = next(iter(ran.stderr.strip().splitlines()[-1:]), f"exit code {ran.returncode}")
         install = "" if "No module named 'torch'" not in last else f"; {python} -m pip install torch numpy"

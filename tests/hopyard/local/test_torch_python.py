@@ -56,6 +56,26 @@ def test_a_program_that_is_no_python_is_refused(tmp_path: Path, says: str) -> No
         torch_python(named, {})
 
 
+def test_a_file_that_the_system_cannot_run_is_refused_in_words(tmp_path: Path) -> None:
+    named = tmp_path / "python"
+    named.write_text("print('no first line that names an interpreter')\n")
+    named.chmod(0o755)
+    with pytest.raises(Failure) as caught:
+        torch_python(named, {})
+    assert str(caught.value) == f"{named}: exec format error"
+
+
+def test_an_interpreter_that_does_not_answer_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = interpreter(tmp_path / "a", "")
+    named.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("hopyard.local.torch_python.LOOK_LIMIT_S", 0.1)
+    with pytest.raises(Failure) as caught:
+        torch_python(named, {})
+    assert str(caught.value) == f"{named} has not imported torch within 0.1 s"
+
+
 def test_a_link_into_an_environment_stays_a_link(tmp_path: Path) -> None:
     """An interpreter knows its environment by where it is called."""
     real = interpreter(tmp_path / "real", "3 11 2.6.0")
