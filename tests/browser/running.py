@@ -1,5 +1,6 @@
 """A stack that asks for a token, as `hopyard up` runs it, and a proxy in front of it with a prefix."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,6 +43,12 @@ class RunningStack:
         request = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
+
+    def refused(self, path: str, token: str) -> None:
+        """Ask with a token that is not accepted."""
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {token}"})
+        with contextlib.suppress(urllib.error.HTTPError):
+            urllib.request.urlopen(request, timeout=30)
 
     def submit(self, name: str, samples: float = 1e5, user: str = "", **workload: object) -> str:
         """A job that takes a second or so where it runs alone; its id."""

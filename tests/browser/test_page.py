@@ -5,6 +5,7 @@ One stack and one browser for all: a test begins by opening the page again.
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from selenium.webdriver.common.by import By
 from hopyard.lab.bench.page.chromium import browser, complaints, js, scheme, size, text, until
 from schemas.ids import JobId
 from services.admission import problems
+from services.admission.http.authorization import FAILURES_MAX
 from shared.domain.states import JobState
 from tests.browser.running import RunningStack, proxy, stack
 
@@ -101,6 +103,10 @@ def show_token(driver: Chrome, token: str) -> None:
     field.send_keys(token, Keys.ENTER)
 
 
+def said(driver: Chrome, selector: str, part: str) -> bool:
+    return part in text(driver, selector)
+
+
 def state(driver: Chrome) -> str:
     return text(driver, "#link")
 
@@ -129,9 +135,9 @@ def test_without_the_token_nothing_is_shown_and_a_wrong_one_is_refused(
     open_page(chrome, cluster.url)
     until(chrome, lambda: chrome.find_element(By.ID, "ask").is_displayed(), "the form")
     assert not chrome.find_element(By.ID, "cluster").is_displayed()
-    for wrong in ("wrong", f"“{cluster.token}”"):
+    for wrong, why in (("wrong", "not valid here"), (f"“{cluster.token}”", "no header can carry")):
         show_token(chrome, wrong)
-        until(chrome, lambda: "not the token" in text(chrome, "#ask-error"), "the refusal")
+        until(chrome, partial(said, chrome, "#ask-error", why), "the refusal")
         go(chrome, "#/jobs/any")
         go(chrome, "#/")
         assert not chrome.find_element(By.ID, "cluster").is_displayed()
@@ -141,6 +147,21 @@ def test_without_the_token_nothing_is_shown_and_a_wrong_one_is_refused(
     until(chrome, lambda: state(chrome) == "live", "a token that outlives a new reading of the page")
     assert js(chrome, "return localStorage.length") == 0
     assert cluster.token not in js(chrome, "return document.cookie + location.href")
+
+
+def test_after_too_many_wrong_tokens_the_page_still_asks_for_one(
+    cluster: RunningStack, chrome: Chrome
+) -> None:
+    """The page showed no form, and its own readings with the wrong token kept the address refused."""
+    for _ in range(FAILURES_MAX + 1):
+        cluster.refused("v1/me", "wrong")
+    open_page(chrome, cluster.url)
+    until(chrome, lambda: chrome.find_element(By.ID, "ask").is_displayed(), "the form")
+    show_token(chrome, "wrong")
+    until(chrome, lambda: "wrong tokens came from this address" in text(chrome, "#ask-error"), "why")
+    assert chrome.find_element(By.ID, "ask").is_displayed()
+    show_token(chrome, cluster.token)
+    until(chrome, lambda: state(chrome) == "live", "a live page")
 
 
 # ---- what it shows

@@ -4,7 +4,9 @@ import { hear } from "./text.js";
 
 const KEY = `hopyard-token:${location.pathname}`;
 const LATE_MS = 15000;
+const TOO_MANY = 429; // wrong tokens; or followers, if the page asked to follow
 
+/** The token is not accepted, with the reason as its text. */
 export class Unauthorized extends Error {}
 /** An answer that stays the same if it is asked for again, with the reason as its text. */
 export class Refused extends Error {
@@ -20,17 +22,14 @@ export const hasToken = () => sessionStorage.getItem(KEY) !== null;
 
 function headers() {
   const token = sessionStorage.getItem(KEY);
-  if (token !== null && /[^\x20-\x7e]/.test(token)) throw new Unauthorized(); // no header can carry it
+  if (token !== null && /[^\x20-\x7e]/.test(token)) throw new Unauthorized("This has characters that no header can carry.");
   return token === null ? {} : { Authorization: `Bearer ${token}` };
 }
 
-async function call(path, signal) {
+async function call(path, signal, follows = false) {
   const answer = await fetch(path, { headers: headers(), signal, cache: "no-store" });
-  if (answer.status === 401) {
-    await answer.body?.cancel(); // an answer that is not read holds one of the browser's few connections
-    throw new Unauthorized();
-  }
-  if (answer.status >= 400 && answer.status < 500 && answer.status !== 429) throw new Refused(await reason(answer), answer.status);
+  if (answer.status === 401 || (answer.status === TOO_MANY && !follows)) throw new Unauthorized(await reason(answer));
+  if (answer.status >= 400 && answer.status < 500 && answer.status !== TOO_MANY) throw new Refused(await reason(answer), answer.status);
   if (!answer.ok) throw new Error(await reason(answer));
   hear(answer.headers.get("Hopyard-Clock"));
   return answer;
@@ -65,7 +64,7 @@ function parsed(line) {
 /** Facts as they come, after `seq` or from now on. Ends when the connection does. */
 export async function follow(seq, begun, each, signal) {
   const from = seq === null ? "newest=0" : `after=${seq}`;
-  const answer = await call(`v1/events?follow=true&${from}`, signal);
+  const answer = await call(`v1/events?follow=true&${from}`, signal, true);
   begun();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -89,7 +89,7 @@ function settle() {
 }
 
 function fail(error) {
-  if (error instanceof Unauthorized) return askToken();
+  if (error instanceof Unauthorized) return askToken(error.message);
   const place = byId("problem");
   if (error instanceof Refused) say(place, error.message);
   else say(place, `The cluster does not answer (${error.message}). What is shown is of before; trying again.`);
@@ -146,7 +146,7 @@ async function link() {
       }, onFact, unseen.signal);
       linked("wait", "connecting again");
     } catch (error) {
-      if (error instanceof Unauthorized) askToken();
+      if (error instanceof Unauthorized) askToken(error.message);
       else if (error.status === 422 && seen.seq !== null) beginAgain();
       else linked("wait", "connecting again");
     }
@@ -168,9 +168,9 @@ function linked(state, text) {
 
 // ---- the token
 
-function askToken() {
+function askToken(reason) {
   if (!byId("ask").hidden) return;
-  if (hasToken()) say(byId("ask-error"), "That is not the token.");
+  if (hasToken()) say(byId("ask-error"), reason);
   dropToken();
   linked("wait", "waiting for the token");
   for (const part of ["cluster", "problem", "job"]) byId(part).hidden = true;
