@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
 from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
 
 from hopyard.lab.bench.page.chromium import browser, complaints, js, scheme, size, text, until
 from schemas.ids import JobId
@@ -55,6 +56,25 @@ window.asked = window.fetch;
 window.fetch = (url, ...rest) =>
   url.startsWith(begin) ? Promise.resolve(new Response("{}", {status: 422})) : asked(url, ...rest);
 """
+TIMELINE = """
+const [view] = arguments;
+const asked = window.fetch;
+window.fetch = (url, ...rest) =>
+  url.startsWith("v1/timeline") ? Promise.resolve(new Response(JSON.stringify(view))) : asked(url, ...rest);
+"""
+"""makes the page find this view as the whole timeline"""
+DRAWN = """
+const {fillText, clearRect} = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+  if (this.canvas.closest("#job")) window.drawn = [];
+  return clearRect.apply(this, box);
+};
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  if (this.canvas.closest("#job")) window.drawn.push(text);
+  return fillText.call(this, text, ...place);
+};
+"""
+"""notes the texts in a job's chart"""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
@@ -120,6 +140,12 @@ def choose(driver: Chrome, which: str) -> None:
     tab = driver.find_element(By.CSS_SELECTOR, f"[data-which={which}]")
     tab.send_keys(Keys.ENTER)
     assert tab.get_attribute("aria-pressed") == "true"
+
+
+def drag(driver: Chrome, element: WebElement, right: int) -> None:
+    """With the mouse, by so many pixels."""
+    held = ActionChains(driver).move_to_element_with_offset(element, -right // 2, 0).click_and_hold()
+    held.move_by_offset(right, 0).release().perform()
 
 
 def go(driver: Chrome, place: str) -> None:
@@ -236,6 +262,38 @@ def test_what_ended_unseen_and_is_no_longer_kept_is_not_shown_as_going_on(
     later = cluster.call("GET", "v1/timeline") | {"complete_from": 1e9, "revision": 1_000_000, "holdings": []}
     js(page, LATER, later)
     until(page, lambda: js(page, "return window.again"), "all of the timeline, read anew")
+
+
+def test_the_past_is_not_shown_as_now_and_there_is_nothing_to_see_far_ahead(
+    cluster: RunningStack, page: Chrome
+) -> None:
+    view = cluster.call("GET", "v1/timeline")
+    node = min(view["nodes"], key=lambda node: (node["gpu_type"], node["node_id"]))
+    held = {
+        "job_id": "past", "placement_id": "past", "node_id": node["node_id"], "end": "completed",
+        "gpu_indices": list(range(node["gpus"])), "since": view["at"] - 7000, "until": view["at"] - 1000,
+    }  # fmt: skip
+    js(page, TIMELINE, view | {"revision": 0, "holdings": [held], "spells": [], "planned": []})
+    until(page, lambda: text(page, "#use-text").startswith("0 of"), "a timeline on which nothing runs now")
+    canvas = page.find_element(By.ID, "canvas")
+    drag(page, canvas, 500)
+    assert text(page, "#use-text").startswith("0 of")
+    drag(page, canvas, -1000)
+    first_row = 55 - canvas.size["height"] // 2
+    ActionChains(page).move_to_element_with_offset(canvas, -100, first_row).perform()
+    until(page, lambda: text(page, "#readout").startswith("past"), "what ran, where it was")
+
+
+def test_no_two_marks_of_a_charts_time_axis_read_the_same(cluster: RunningStack, page: Chrome) -> None:
+    """The chart of a job that ran for half a minute said 9:16 four times."""
+    name = cluster.submit("short")
+    js(page, DRAWN)
+    go(page, f"#/jobs/{name}")
+    until(page, lambda: text(page, "#job .badge") == "completed", "its end")
+    marks = until(
+        page, lambda: [each for each in js(page, "return window.drawn ?? []") if ":" in each], "marks"
+    )
+    assert len(marks) == len(set(marks)), marks
 
 
 def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:

@@ -16,9 +16,9 @@ function axes(size, yFormat) {
 }
 
 /** Of marks too near to the right edge the text would be cut. */
-function times(plot, marks) {
+function times(plot, marks, _axis, _space, step) {
   const { min, max } = plot.scales.x;
-  return marks.map((at) => (max - at < (max - min) * 0.03 ? "" : moment(at, true)));
+  return marks.map((at) => (max - at < (max - min) * 0.03 ? "" : moment(at, step >= 60)));
 }
 
 const QUIET = { legend: { show: false }, cursor: { show: false }, select: { show: false } };
@@ -66,7 +66,7 @@ export class UseChart {
 
   show({ from, until, now }, gutter) {
     this.range = [from, until];
-    const [times, used, there] = this.model.use(from, Math.min(now, until));
+    const [times, used, there] = this.model.use(from, now);
     this.chart.show([times, used, there], gutter);
     say(byId("use-text"), `${number(used.at(-1))} of ${number(there.at(-1))} now. The dashed line is all GPUs of nodes that are not lost.`);
   }

@@ -58,9 +58,14 @@ export class Timeline {
     const { from, until, now } = this.range();
     const least = 10;
     this.span = Math.max((until - from) * (1 - AHEAD) * factor, least);
-    if (this.end !== null) this.end = (from + until) / 2 + (this.span / (1 - AHEAD)) / 2;
-    if (this.end !== null && this.end > now + (this.span / (1 - AHEAD)) * AHEAD) this.end = null;
+    if (this.end !== null) this.#endAt((from + until) / 2 + (this.span / (1 - AHEAD)) / 2, now);
     this.draw();
+  }
+
+  /** Ends what is shown at a time; where that would be further ahead than it ever follows the clock, it follows it. */
+  #endAt(at, now) {
+    const ahead = (this.span / (1 - AHEAD)) * AHEAD;
+    this.end = at < now + ahead ? at : null;
   }
 
   // ---- rows
@@ -351,7 +356,7 @@ export class Timeline {
       if (!this.dragged) return;
       const scale = (this.drag.until - this.drag.from) / (this.box.clientWidth - this.gutter);
       this.span = (this.drag.until - this.drag.from) * (1 - AHEAD);
-      this.end = this.drag.until - moved * scale;
+      this.#endAt(this.drag.until - moved * scale, clusterNow());
       this.draw();
       return;
     }
