@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from schemas.base import Message, Question
 from schemas.ids import JobId, NodeId, PlanId
@@ -407,6 +407,8 @@ class Api:
         response = TimedResponse(headers=headers)
         try:
             await response.prepare(request)
+            if request.method == hdrs.METH_HEAD:
+                return response  # aiohttp would write the lines after a head that announces none
             try:
                 await write(response)
             except (Unavailable, Damaged, Refusal) as error:

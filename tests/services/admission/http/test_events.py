@@ -1,6 +1,7 @@
 """The stream of facts over HTTP, and the forwarding of requests to the core."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
@@ -93,6 +94,27 @@ async def test_followers_get_stored_and_new_facts(*, leads: bool) -> None:
             assert (await one_line(response))["event"]["job_id"] == "a-1"
             await api.bus.publish([submitted("b-1")])
             assert (await one_line(response))["event"]["job_id"] == "b-1"
+
+
+@pytest.mark.parametrize("query", ["", "?newest=3", "?follow=true"])
+async def test_the_answer_to_head_has_no_body(query: str) -> None:
+    """Its lines came, and who asked next over the same connection found them before the answer."""
+    async with serving() as api, asyncio.timeout(30.0):
+        await api.bus.publish(FACTS)
+        server = api.client.server
+        reader, writer = await asyncio.open_connection(server.host, server.port)
+        token = api.client.session.headers["Authorization"]
+        with contextlib.closing(writer):
+            for method, path, then in (
+                ("HEAD", f"/v1/events{query}", "keep-alive"),
+                ("GET", "/v1/me", "close"),
+            ):
+                head = f"{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: {then}\r\n"
+                writer.write(f"{head}Authorization: {token}\r\n\r\n".encode())
+            to_head, to_get, body = (await reader.read()).split(b"\r\n\r\n")
+        assert b"application/x-ndjson" in to_head
+        assert to_get.startswith(b"HTTP/1.1 200 ")
+        assert b"operator" in body
 
 
 async def test_followers_do_not_hold_up_the_end_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
