@@ -64,17 +64,22 @@ window.fetch = (url, ...rest) =>
 """
 """makes the page find this view as the whole timeline"""
 DRAWN = """
-const {fillText, clearRect} = CanvasRenderingContext2D.prototype;
-CanvasRenderingContext2D.prototype.clearRect = function (...box) {
-  if (this.canvas.closest("#job")) window.drawn = [];
-  return clearRect.apply(this, box);
+const [inside] = arguments;
+const {fillText, clearRect, fillRect} = CanvasRenderingContext2D.prototype;
+const again = (wiped) => function (...box) {
+  if (this.canvas.closest(inside) && box[2] >= this.canvas.clientWidth && box[3] > 90) window.drawn = [];
+  return wiped.apply(this, box);
 };
-CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
-  if (this.canvas.closest("#job")) window.drawn.push(text);
-  return fillText.call(this, text, ...place);
-};
+Object.assign(CanvasRenderingContext2D.prototype, {
+  clearRect: again(clearRect),
+  fillRect: again(fillRect),
+  fillText(text, ...place) {
+    if (this.canvas.closest(inside)) window.drawn?.push(text);
+    return fillText.call(this, text, ...place);
+  },
+});
 """
-"""notes the texts in a job's chart"""
+"""notes the texts on a canvas since it was wiped"""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
 
@@ -284,10 +289,23 @@ def test_the_past_is_not_shown_as_now_and_there_is_nothing_to_see_far_ahead(
     until(page, lambda: text(page, "#readout").startswith("past"), "what ran, where it was")
 
 
+def test_on_a_phone_names_are_cut_but_not_the_signs_before_them(cluster: RunningStack, page: Chrome) -> None:
+    js(page, DRAWN, "#lanes")
+    size(page, 360, 800)
+    nodes = len(cluster.call("GET", "v1/nodes")["nodes"])
+
+    def signed() -> list[str]:
+        return [each for each in js(page, "return window.drawn ?? []") if each.startswith("◌ ")]
+
+    with cluster.drained():
+        until(page, lambda: len(signed()) == nodes, "a sign before every name")
+        assert any(each.startswith("◌ …") for each in signed())
+
+
 def test_no_two_marks_of_a_charts_time_axis_read_the_same(cluster: RunningStack, page: Chrome) -> None:
     """The chart of a job that ran for half a minute said 9:16 four times."""
     name = cluster.submit("short")
-    js(page, DRAWN)
+    js(page, DRAWN, "#job")
     go(page, f"#/jobs/{name}")
     until(page, lambda: text(page, "#job .badge") == "completed", "its end")
     marks = until(

@@ -161,8 +161,10 @@ export class Timeline {
       draw.strokeRect(1, top + 1, view.width - 2, row.height - 1);
     }
     const ink = node.state === "alive" ? paint.ink : paint.muted;
-    const name = `${SIGNS[node.state] ?? ""}${node.node_id}`;
-    this.#text(name, 8, top + row.height / 2 + 1, ink, `11px ${FONT}`, this.gutter - 14, true);
+    const sign = SIGNS[node.state] ?? "";
+    draw.font = `11px ${FONT}`;
+    const name = fitted(draw, node.node_id, this.gutter - 14 - draw.measureText(sign).width, true);
+    this.#text(sign + name, 8, top + row.height / 2 + 1, ink, `11px ${FONT}`, this.gutter);
   }
 
   /** `over`: when the last holding of the node ends. */
@@ -311,12 +313,12 @@ export class Timeline {
     draw.restore();
   }
 
-  #text(text, x, y, ink, font, most, fromEnd = false) {
+  #text(text, x, y, ink, font, most) {
     const draw = this.context;
     draw.font = font;
     draw.fillStyle = ink;
     draw.textBaseline = "middle";
-    draw.fillText(fitted(draw, text, most, fromEnd), x, y);
+    draw.fillText(fitted(draw, text, most), x, y);
   }
 
   #name() {
@@ -467,7 +469,7 @@ function movesOf(places) {
 }
 
 /** Cut to `most` pixels; of names that begin alike the end says more. */
-function fitted(draw, text, most, fromEnd) {
+function fitted(draw, text, most, fromEnd = false) {
   if (draw.measureText(text).width <= most) return text;
   const cut = (length) => (fromEnd ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`);
   let length = text.length - 1;
