@@ -314,6 +314,22 @@ def test_no_two_marks_of_a_charts_time_axis_read_the_same(cluster: RunningStack,
     assert len(marks) == len(set(marks)), marks
 
 
+def test_of_a_jobs_page_that_was_left_nothing_is_kept(cluster: RunningStack, page: Chrome) -> None:
+    """Each one that was opened was kept by the listener of its chart, until the tab was closed."""
+    names = [cluster.submit("kept"), cluster.submit("left")]
+
+    def listeners_after(visits: int) -> int:
+        for name in names * visits:
+            go(page, f"#/jobs/{name}")
+            until(page, partial(said, page, "#job-title", name), "the job's page")
+            until(page, lambda: text(page, "#job dl"), "what it shows")
+        page.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        return int(page.execute_cdp_cmd("Memory.getDOMCounters", {})["jsEventListeners"])
+
+    first = listeners_after(1)
+    assert listeners_after(5) == first
+
+
 def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:
     until(page, lambda: page.find_elements(By.CSS_SELECTOR, "#plans-table button"), "a plan")
     js(page, "document.querySelector('#plans-table button').click()")

@@ -31,8 +31,10 @@ class Chart {
     this.plot = null;
     this.data = null;
     this.gutter = null;
-    onScheme(() => this.#make());
-    new ResizeObserver(() => this.plot && this.place.clientWidth !== this.plot.width && this.#make()).observe(place);
+    this.over = new AbortController();
+    onScheme(() => this.#make(), this.over.signal);
+    this.sizes = new ResizeObserver(() => this.plot && this.place.clientWidth !== this.plot.width && this.#make());
+    this.sizes.observe(place);
   }
 
   show(data, gutter = 60) {
@@ -43,14 +45,17 @@ class Chart {
     } else this.plot.setData(data);
   }
 
+  /** Without it the listeners would keep the chart, and with it the page that it was on. */
   end() {
+    this.over.abort();
+    this.sizes.disconnect();
     this.plot?.destroy();
     this.plot = null;
   }
 
   #make() {
     if (!this.data || !this.place.clientWidth) return;
-    this.end();
+    this.plot?.destroy();
     const options = { ...QUIET, width: this.place.clientWidth, ...this.options(this.gutter) };
     this.plot = new window.uPlot(options, this.data, this.place);
   }

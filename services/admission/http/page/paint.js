@@ -14,7 +14,7 @@ const DARK = {
 };
 
 export const colours = () => (dark.matches ? DARK : LIGHT);
-export const onScheme = (changed) => dark.addEventListener("change", changed);
+export const onScheme = (changed, signal) => dark.addEventListener("change", changed, { signal });
 
 const PATTERNS = ["plain", "rising", "falling", "dots"];
 const made = new Map();
