@@ -318,16 +318,22 @@ def test_of_a_jobs_page_that_was_left_nothing_is_kept(cluster: RunningStack, pag
     """Each one that was opened was kept by the listener of its chart, until the tab was closed."""
     names = [cluster.submit("kept"), cluster.submit("left")]
 
-    def listeners_after(visits: int) -> int:
-        for name in names * visits:
+    def visit(times: int) -> None:
+        for name in names * times:
             go(page, f"#/jobs/{name}")
             until(page, partial(said, page, "#job-title", name), "the job's page")
-            until(page, lambda: text(page, "#job dl"), "what it shows")
+            until(page, partial(said, page, "#job .badge", "completed"), "its end")
+            # an element that was found would be kept by the driver
+            until(page, lambda: js(page, "return !!document.querySelector('#job .uplot')"), "its chart")
+
+    def listeners() -> int:
         page.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
         return int(page.execute_cdp_cmd("Memory.getDOMCounters", {})["jsEventListeners"])
 
-    first = listeners_after(1)
-    assert listeners_after(5) == first
+    visit(1)
+    first = listeners()
+    visit(5)
+    until(page, lambda: listeners() <= first, "no more listeners")  # tables come and go meanwhile
 
 
 def test_a_plan_says_what_it_placed_and_left_out(page: Chrome) -> None:
@@ -369,6 +375,8 @@ def test_of_a_job_that_is_no_longer_kept_the_page_shows_the_reason_and_the_facts
     js(page, ANSWERED, f"v1/jobs/{name}", 410, problem)
     go(page, f"#/jobs/{name}")
     until(page, lambda: "no longer keeps it" in text(page, "#job .lead"), "the reason")
+    assert not page.find_element(By.CSS_SELECTOR, "#job progress").is_displayed(), "it says nothing of it"
+    assert not page.find_element(By.CSS_SELECTOR, "#job .badge").is_displayed()
     until(page, lambda: "job completed" in text(page, "#job [aria-label=Facts]"), "its facts")
     assert not page.find_element(By.ID, "problem").is_displayed()
 

@@ -55,15 +55,15 @@ export class JobPage {
     this.factsPlace = el("div");
     this.output = part("Output");
     this.output.hidden = true;
+    this.known = el("div", { hidden: true }, this.bar, this.list,
+      part("Places", this.runsPlace, this.runsRest, el("h3", { id: "speed-title" }, "Throughput, in samples/s"),
+        el("p", { class: "hint" }, "Dashed: predicted when it was placed. Solid: measured over the run."), this.speed));
     this.place.replaceChildren(
       el("p", {}, el("a", { href: "#/" }, "← The cluster")),
       el("div", { class: "head" }, el("h1", { id: "job-title" }, this.id), this.state),
       this.why,
       this.holders,
-      this.bar,
-      this.list,
-      part("Places", this.runsPlace, this.runsRest, el("h3", { id: "speed-title" }, "Throughput, in samples/s"),
-        el("p", { class: "hint" }, "Dashed: predicted when it was placed. Solid: measured over the run."), this.speed),
+      this.known,
       this.output,
       part("Facts", el("p", { class: "hint" }, "Newest first."), this.factsPlace),
     );
@@ -113,6 +113,7 @@ export class JobPage {
 
   #show(job, why) {
     document.title = `${job.job_id} – hopyard`;
+    this.known.hidden = false;
     this.state.textContent = job.state;
     const ended = job.ended_at !== null;
     this.why.textContent = ended && !job.reason ? "" : [reason(why.reason), why.detail].filter(Boolean).join(": ");
