@@ -15,7 +15,7 @@ from hopyard.local.stacks import folder_at, my_stack, starting
 from schemas.settings import Settings
 from services.agent.gpus.machine import UnfitMachine, machine_of
 from shared.runtime.bus.contract import Unavailable
-from shared.runtime.bus.jetstream.connection import Connection
+from shared.runtime.bus.jetstream.connection import ANY_NODE, Connection
 from shared.runtime.bus.jetstream.state import JetStreamState
 from shared.runtime.process.joining import Shared, announced, variables
 from shared.runtime.settings import PREFIX, load_settings, sources_of
@@ -133,6 +133,7 @@ async def _shared(settings: Settings, say: Say) -> Shared:
         raise Invalid(str(error)) from None
     except PermissionError as error:  # of credentials that cannot be read, or that others can read
         raise Failure(str(error)) from None
+    _check_account(connection, settings)
     try:
         await _open(connection, say, settings)
         return await _look(_Store(connection), say)
@@ -140,6 +141,23 @@ async def _shared(settings: Settings, say: Say) -> Shared:
         raise Failure(str(error)) if _shown(settings) else _Refused(f"{error}{HINT}") from None
     finally:
         await connection.close()
+
+
+def _check_account(connection: Connection, settings: Settings) -> None:
+    """Raises Failure for the account of a service or of another node: with it an agent can do nothing."""
+    own, file = connection.credentials, settings.nats_credentials
+    if own is None:
+        return
+    if not connection.is_agents:
+        raise Failure(
+            f"{file} has the account {own.user}, which is no node's: "
+            "`hopyard node admit NODE` on the head makes one"
+        )
+    if settings.node and connection.node not in {ANY_NODE, settings.node}:
+        raise Failure(
+            f"{file} has the account of node {connection.node}, and this one is called {settings.node}: "
+            f"give it that name, or admit it on the head: hopyard node admit {settings.node}"
+        )
 
 
 def _shown(settings: Settings) -> bool:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hopyard.actions.join import environment
+from hopyard.actions.join import environment, join
 from hopyard.actions.up import listening
-from hopyard.failures import Invalid, Unreachable
+from hopyard.failures import Failure, Invalid, Unreachable
+from hopyard.local.accounts import admitted, ensure_accounts
+from hopyard.local.credentials import OPERATOR, account_of
 from hopyard.local.stack_settings import Listen
 
 NATS = {"nats_url": "nats://head:4222"}
@@ -41,6 +43,25 @@ def test_without_a_stack_an_address_to_join_is_asked_for(
 def test_a_setting_that_there_is_not_is_named() -> None:
     with pytest.raises(Invalid, match="no such setting"):
         environment({"HOPYARD_RUNER": "process"}, NATS)
+
+
+def test_the_account_of_another_node_or_of_a_service_is_refused(tmp_path: Path) -> None:
+    """Such an agent waited for ever: `every node has an agent, waiting for one to leave`."""
+    ensure_accounts(tmp_path)
+    file = admitted(tmp_path, "gpu-1")
+    given = {
+        "nats_url": "nats://127.0.0.1:1",
+        "gpus": "cpu:1",
+        "node": "gpu-2",
+        "nats_credentials": str(file),
+    }
+    with pytest.raises(
+        Failure, match=r"has the account of node gpu-1, and this one is called gpu-2: .* admit"
+    ):
+        join(given, print)
+    operator = str(account_of(tmp_path, OPERATOR))
+    with pytest.raises(Failure, match="has the account operator, which is no node's"):
+        join(given | {"nats_credentials": operator}, print)
 
 
 @pytest.mark.parametrize("text", ["4222", "host:", ":4222", "host:x", "host:0", "host:65536", "host:٤٢"])
