@@ -56,6 +56,7 @@ def configure_logs(
     )
     forward = _Forward()
     forward.addFilter(_Unparsed())
+    forward.addFilter(_is_no_end_of_tls)
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[forward], force=True)
 
 
@@ -148,6 +149,11 @@ class _Forward(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger()
         log.log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
+
+
+def _is_no_end_of_tls(record: logging.LogRecord) -> bool:
+    """Drops what asyncio says whenever NATS ends a connection with TLS: nats-py opens it as one without."""
+    return not (record.name == "asyncio" and "returning true from eof_received()" in record.msg)
 
 
 class _Unparsed(logging.Filter):

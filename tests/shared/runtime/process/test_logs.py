@@ -1,6 +1,8 @@
+import asyncio
 import contextlib
 import logging
 from collections import Counter
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -8,7 +10,11 @@ import pytest
 import structlog
 
 from schemas.settings import Settings
+from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.process.logs import EVENTS_KNOWN, SAME_MAX, WITHIN_S, _Repeated, configure_logs
+from shared.runtime.process.nats_server import NatsServer
+
+PAIR = Path(__file__).parents[3] / "hopyard" / "api" / "certificate"
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -118,6 +124,28 @@ def test_a_warning_without_end_is_logged_some_times_a_minute_and_the_rest_is_cou
         log("error", f"a library's own words {number}")
     assert len(kept) == SAME_MAX + 3 + 2 * EVENTS_KNOWN
     assert len(repeated._times) <= EVENTS_KNOWN
+
+
+async def test_the_end_of_a_connection_with_tls_is_no_warning_of_asyncio(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There was one for each attempt of an expelled node to connect."""
+    certificate, key = (str(PAIR / name) for name in ("certificate.pem", "key.pem"))
+    server = NatsServer(tmp_path, tls=(certificate, key))
+    known = Settings(nats_url=server.url, nats_authority=certificate, nats_server_name="localhost")
+    configure_logs(known)
+    await server.start()
+    bus = await JetStreamBus.connect(known, "planner", 10.0)
+    try:
+        await server.stop()
+        async with asyncio.timeout(60.0):
+            while bus.connected():
+                await asyncio.sleep(0.05)
+    finally:
+        await bus.close()
+    events = {line["event"] for line in _lines(capsys)}
+    assert "connection lost" in events
+    assert not [event for event in events if "eof_received" in str(event)]
 
 
 def test_what_is_logged_often_as_information_is_all_there(capsys: pytest.CaptureFixture[str]) -> None:
