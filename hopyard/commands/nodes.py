@@ -182,12 +182,12 @@ def admit(
 
     With them the agent publishes facts of that node, and of no other. Copy them
     to the node, into a file that only its owner can read, for `hopyard agent
-    --credentials`. They are valid at once; asked again, they are the same.
+    --credentials`. They are valid once this command ends; asked again, they are the same.
 
     $ hopyard node admit gpu-1 | ssh gpu-1 'umask 077; cat > /etc/hopyard/nats.json'
     $ hopyard node admit --any --out ~/.hopyard-agents.json
     """
-    from hopyard.local.accounts import admitted, admitted_any  # noqa: PLC0415 - brings the services' table
+    from hopyard.local.accounts import admitted, admitted_any, await_taken  # noqa: PLC0415 - brings the services' table
 
     if (name is None) != whichever:
         raise Invalid("give either a NODE or --any")
@@ -197,6 +197,7 @@ def admit(
         outputs.write_secret(file, account.read_bytes())
     else:
         put_line(account.read_text().rstrip())
+    await_taken(data)
 
 
 @node.command()
@@ -205,10 +206,13 @@ def expel(node: NodeArgument) -> None:
 
     $ hopyard node expel gpu-1
     """
+    from hopyard.local.accounts import await_taken  # noqa: PLC0415 - as above
     from hopyard.local.accounts import expel as forget  # noqa: PLC0415 - as above
 
-    if not forget(my_folder(Path.cwd(), instead=BESIDE_IT), node):
+    data = my_folder(Path.cwd(), instead=BESIDE_IT)
+    if not forget(data, node):
         raise Failure(f"node {node} was not admitted")
+    await_taken(data)
     say(f"node {node} is expelled: NATS refuses its agent from now on")
 
 

@@ -4,13 +4,15 @@ The setting `nats_credentials` names such a file; NATS accepts the accounts whos
 """
 
 import secrets
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from hopyard.failures import Invalid
+from hopyard.failures import Failure, Invalid
 from hopyard.local.credentials import EXPELLED, NATS, account_of, folder_of
+from hopyard.local.stacks import living
 from schemas.ids import NodeId
 from schemas.jobs import Name
 from schemas.subjects import AGENT
@@ -23,6 +25,9 @@ from shared.runtime.disk import sync
 SERVERS = "accounts.conf"
 """the file to be included by a NATS server that `hopyard up` does not run"""
 OF_STACK = (*(entry.name for entry in OF_CLUSTER), OPERATOR)
+TAKEN_LIMIT_S = 10.0
+"""seconds for a running stack to have its NATS take the accounts of now"""
+LOOK_EVERY_S = 0.1
 _OF_AGENTS = OF_NODE[0].publishes
 
 
@@ -111,6 +116,19 @@ def stamp_of(data: Path) -> int:
         return (folder_of(data) / NATS).stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def await_taken(data: Path) -> None:
+    """Wait until NATS has the accounts of now, if a stack runs. Raises Failure if it does not take them."""
+    until, stack = time.monotonic() + TAKEN_LIMIT_S, living(data)
+    while stack is not None and stack.accounts not in {None, stamp_of(data)}:
+        if time.monotonic() > until:
+            reason = stack.accounts_refused or "it does not say why"
+            raise Failure(
+                f"NATS goes on with the accounts that it had: {reason}; it is asked again until it takes them"
+            )
+        time.sleep(LOOK_EVERY_S)
+        stack = living(data)
 
 
 def _account(file: Path) -> NatsUser:

@@ -54,6 +54,10 @@ class StackFile(Message, frozen=True, kw_only=True):
     """number of restarts of each service that ended by itself"""
     last_errors: dict[str, str] = {}
     """how each of these services ended last"""
+    accounts: int | None = None
+    """stamp of the accounts that NATS has taken; None: of a version that does not say"""
+    accounts_refused: str = ""
+    """why NATS has not taken the accounts of now; empty: it has, or will in a moment"""
 
     def api_urls(self) -> list[str]:
         """The API's addresses, one for each instance of admission."""

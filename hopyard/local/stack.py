@@ -56,6 +56,8 @@ IMPORTS = ("shared.runtime.process.main", *(f"{entry.module}.build" for entry in
 READY_LIMIT_S = 90.0
 READY_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
+REFUSED_EVERY_S = 5.0
+"""seconds until accounts that NATS refused are handed over again"""
 STOP_LIMIT_S = 5.0
 SAVE_LIMIT_S = 60.0
 """the limit where agents run jobs' processes, which save before they end, whatever grace a job asks for"""
@@ -71,6 +73,10 @@ class Stack:
         self.scheme = "https" if tls else "http"
         self.api_url = f"{self.scheme}://{HOST}:{ports['admission']}"
         self.running: list[RunningProgram] = []
+        self.accounts = stamp_of(data)
+        """stamp of the accounts that NATS has taken; it reads those of now as it starts"""
+        self.accounts_refused = ""
+        """why NATS has not taken those of now; empty: it has, or will in a moment"""
         self.template = Template(IMPORTS)
 
     def settings(self) -> Settings:
@@ -104,6 +110,8 @@ class Stack:
             ports=ports,
             restarts={running.program.name: running.restarts for running in ended},
             last_errors={running.program.name: running.last_error for running in ended},
+            accounts=self.accounts,
+            accounts_refused=self.accounts_refused,
         )
 
 
@@ -244,24 +252,31 @@ async def _kept(stack: Stack, restarts: Restarts, say: Say, known: int) -> Async
 async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
     """Keep NATS' accounts up to date while the stack runs, as nodes are admitted and expelled.
 
-    `known`: the accounts' stamp before the server read them. Accounts that cannot be read change nothing.
-    The server reads each change twice (`NatsServer.take_accounts`).
+    `known`: the accounts' stamp before the server read them. Accounts that cannot be read change nothing, nor
+    do those that the server refuses: both are handed over until it takes them. The server
+    reads each change twice (`NatsServer.take_accounts`).
     """
-    again = failed = False
+    again, given, refused = False, known, None
     while True:
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(REFUSED_EVERY_S if refused else LOOK_EVERY_S)
+        refused = why = stack.nats.why_not_taken()
+        if refused == "":
+            stack.accounts = given
         now = stamp_of(stack.data)
-        due, again = again, now != known
-        if not (due or again):
-            continue
-        known = now
-        try:
-            stack.nats.take_accounts()
-            failed = False
-        except (Invalid, OSError) as error:
-            if not failed:
-                say(f"NATS goes on with the accounts it has: {error}")
-            again = failed = True
+        due, again = again or bool(refused), now != known
+        if due or again:
+            known = now
+            try:
+                stack.nats.take_accounts()
+                given, why = now, why or None  # it is known in a moment whether it takes these
+            except (Invalid, OSError) as error:
+                why, again = str(error), True
+        if why and not stack.accounts_refused:
+            say(f"NATS goes on with the accounts it has: {why}")
+        if why == "" and stack.accounts_refused:
+            say("NATS takes the accounts again")
+        if why is not None:
+            stack.accounts_refused = why
 
 
 def _first(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""The log of a NATS server: bounded by the server, and searched for writes that have failed."""
+"""The log of a NATS server: bounded by the server, and searched for failed writes and for reloads."""
 
 import re
 from contextlib import suppress
@@ -16,6 +16,13 @@ FAILED_WRITE = re.compile(
     .*no\ space\ left\ on\ device""",
     re.MULTILINE | re.VERBOSE,
 )
+RELOADED = re.compile(
+    rb"""^\[\d+\]\ \S+\ \S+\ (
+    \[INF\]\ Reloaded\ server\ configuration.*
+    |\[ERR\]\ Failed\ to\ reload\ server\ configuration:\ (.*?:\d+:\d+:\ )?(?P<why>.*) # file, line, column
+    )\n""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 class NatsLog:
@@ -28,6 +35,10 @@ class NatsLog:
         self._searched: int | None = None
         """the file that was searched, by its number on the disk; None: none yet"""
         self._failed = False
+        self._reload_from: int | None = None
+        """size of the file at an order to read the configuration again; None: it is known how that ended"""
+        self._refused = ""
+        """why it did not take the configuration; empty: it has"""
 
     def settings(self) -> dict[str, object]:
         """The part of a server's configuration that is about its log."""
@@ -39,6 +50,27 @@ class NatsLog:
         self._began_at = self._searched_to = there.st_size if there else 0
         self._searched = there.st_ino if there else None
         self._failed = False
+        self._reload_from, self._refused = None, ""
+
+    def reload_begins(self) -> None:
+        """Called before the server is ordered to read its configuration again."""
+        self._reload_from = self._size()
+
+    def why_not_reloaded(self) -> str | None:
+        """Why the server goes on with the configuration before; empty: it does not; None: it has not said."""
+        if self._reload_from is not None:
+            begin = self._reload_from if self._reload_from <= self._size() else 0  # in another file
+            with suppress(OSError), self.path.open("rb") as log:  # its disk may be gone
+                log.seek(begin)
+                for said in RELOADED.finditer(log.read(READ_BYTES)):
+                    self._reload_from, self._refused = None, (said["why"] or b"").decode(errors="replace")
+        return self._refused if self._reload_from is None else None
+
+    def _size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:  # its disk is gone, or there is no file yet
+            return 0
 
     def write_failed(self) -> bool:
         """Whether the server has failed to write for want of space since its start."""

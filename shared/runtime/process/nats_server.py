@@ -158,7 +158,15 @@ class NatsServer:
         """
         self._write_config()
         if self._process is not None and self.running():
+            self._log.reload_begins()
             self._process.send_signal(signal.SIGHUP)
+
+    def why_not_taken(self) -> str | None:
+        """Why it goes on with the accounts before `take_accounts`; empty: it does not; None: not known yet.
+
+        It takes nothing of a configuration in which anything is wrong, such as the file of a certificate.
+        """
+        return self._log.why_not_reloaded()
 
     async def stop(self) -> None:
         """Shut it down cleanly; kill it if that takes too long, or if a write has failed.

@@ -63,6 +63,11 @@ class NatsServers:
         for server in self.each:
             server.take_accounts()
 
+    def why_not_taken(self) -> str | None:
+        """Why a server goes on with the accounts before; empty: none does; None: one has not said yet."""
+        found = [server.why_not_taken() for server in self.each]
+        return next(filter(None, found), None if None in found else "")
+
     async def stop(self) -> None:
         await asyncio.gather(*(server.stop() for server in self.each))
 

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from hopyard.api import connect
+from hopyard.local import accounts
 from hopyard.local.data_folder import StackFile, write_stack_file
 from hopyard.local.stacks import folder_of_api
 from schemas.base import Event
@@ -322,6 +323,26 @@ def test_diag_shows_gpus_that_are_withheld_and_why(hopyard: Hopyard, api: Canned
     ran = hopyard("diag", "--api", api.url)
     assert ran.code == 0
     assert f"2 of 2 alive; titan-1: GPU 0,1 withheld: {why}" in " ".join(ran.out.split())
+
+
+@pytest.mark.parametrize("command", ["admit", "expel"])
+def test_a_node_that_nats_has_not_taken_in_or_out_is_reported(
+    command: str, hopyard: Hopyard, api: CannedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "TAKEN_LIMIT_S", 0.0)
+    data = tmp_path / ".hopyard"
+    accounts.admitted(data, "gpu-1")
+    stack = StackFile(
+        api_url=api.url, nats_url="nats://127.0.0.1:1", pid=os.getpid(), pids={}, ports={}, accounts=1
+    )
+    write_stack_file(data, replace(stack, accounts_refused="the key does not fit"))
+    ran = hopyard("node", command, "gpu-1")
+    assert ran.code == 1
+    assert "goes on with the accounts that it had: the key does not fit" in " ".join(ran.err.split())
+    assert "is expelled" not in ran.err
+    accounts.admitted(data, "gpu-1")
+    write_stack_file(data, replace(stack, accounts=None))
+    assert hopyard("node", command, "gpu-1").code == 0, "an older `hopyard up` says nothing"
 
 
 def test_diag_points_at_a_dead_service_and_a_missing_nats(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hopyard.api.connect import patiently
 from hopyard.failures import Died, Invalid, NotReady, Unreachable
 from hopyard.local import stack as stack_module
-from hopyard.local.accounts import admitted, stamp_of
+from hopyard.local.accounts import accounts_in, admitted, ensure_accounts, expel, stamp_of
 from hopyard.local.child import Program
 from hopyard.local.credentials import folder_of
 from hopyard.local.data_folder import last_port, write_port
@@ -46,12 +46,15 @@ from schemas.catalogue import CatalogueFile, Server
 from schemas.settings import Settings
 from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.files import read_file
+from shared.runtime.process.nats_server import NatsServer
 from shared.runtime.process.nats_servers import NatsServers
 from shared.runtime.process.ports import HeldPorts
 from shared.runtime.settings import load_settings, sources_of
 from tests.guarded_nats import Guarded
 from tests.hopyard.cli_builders import cluster
 from tests.hopyard.local.programs import template
+
+PAIR = Path(__file__).parents[1] / "api" / "certificate"
 
 
 def spec(tmp_path: Path, **chosen: str | float | bool) -> StackSpec:
@@ -354,6 +357,39 @@ async def test_accounts_that_nats_does_not_take_are_handed_over_until_it_does(tm
         await taken.wait()
     keeper.cancel()
     assert len(said) == 1
+
+
+async def test_accounts_that_nats_refuses_are_reported_until_it_takes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a certificate that did not fit its key a node was called expelled, and went on."""
+    monkeypatch.setattr(stack_module, "REFUSED_EVERY_S", 0.1)
+    certificate, key, fits = tmp_path / "certificate.pem", PAIR / "key.pem", PAIR / "certificate.pem"
+    shutil.copy(fits, certificate)
+    ensure_accounts(tmp_path)
+    admitted(tmp_path, "n-9")
+    tls = (str(certificate), str(key))
+    server = NatsServer(tmp_path / "nats", accounts=lambda: accounts_in(tmp_path), tls=tls)
+    await server.start()
+    said: asyncio.Queue[str] = asyncio.Queue()
+    stack = Stack(NatsServers([server]), {"admission": 1}, data=tmp_path, tls=False)
+    keeper = asyncio.create_task(keep_accounts(stack, said.put_nowait, stamp_of(tmp_path)))
+    try:
+        certificate.write_text(key.read_text())
+        expel(tmp_path, "n-9")
+        async with asyncio.timeout(120.0):
+            assert "goes on with the accounts it has: error parsing X509" in await said.get()
+        assert stack.stack_file().accounts != stamp_of(tmp_path)
+        assert "error parsing X509" in stack.stack_file().accounts_refused
+        shutil.copy(fits, certificate)
+        async with asyncio.timeout(120.0):
+            assert await said.get() == "NATS takes the accounts again"
+        assert stack.stack_file().accounts == stamp_of(tmp_path)
+        assert not stack.stack_file().accounts_refused
+        assert said.empty(), "each is said once"
+    finally:
+        keeper.cancel()
+        await server.stop()
 
 
 async def test_a_stack_ends_completely_despite_a_bad_settings_file_and_signals(

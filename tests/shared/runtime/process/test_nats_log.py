@@ -80,6 +80,41 @@ async def test_whoever_reaches_the_port_writes_no_failed_write_and_no_endless_lo
     assert max(sizes) < 110_000
 
 
+TAKEN = "[15] 2026/11/26 16:50:32.123456 [INF] Reloaded server configuration (sha256:1f)\n"
+REFUSED = (
+    "[15] 2026/11/26 16:50:32.123456 [ERR] Failed to reload server configuration: /a b/c.conf:1:12: "
+    "error parsing X509 certificate/key pair: tls: private key does not match public key\n"
+)
+BY_A_CLIENT = f'[15] 2026/11/26 16:50:32.1 [ERR] 127.0.0.1:6 - cid:4 - User "{TAKEN.strip()}"\n'
+
+
+def test_how_the_last_reload_ended_is_read_from_the_lines_after_it(tmp_path: Path) -> None:
+    log = log_of(tmp_path, REFUSED)
+    assert log.why_not_reloaded() == "", "it has just started with its configuration"
+    log.reload_begins()
+    assert log.why_not_reloaded() is None
+    for said in (OTHER, BY_A_CLIENT):
+        _append(log, said)
+        assert log.why_not_reloaded() is None
+    _append(log, REFUSED)
+    why = "error parsing X509 certificate/key pair: tls: private key does not match public key"
+    assert [log.why_not_reloaded() for _ in range(2)] == [why] * 2
+    log.reload_begins()
+    assert log.why_not_reloaded() is None
+    _append(log, TAKEN)
+    assert log.why_not_reloaded() == ""
+    log.reload_begins()
+    log.path.write_text(REFUSED)
+    assert log.why_not_reloaded() == why, "in another file"
+    log.begin()
+    assert log.why_not_reloaded() == ""
+
+
+def _append(log: NatsLog, said: str) -> None:
+    with log.path.open("a") as file:
+        file.write(said)
+
+
 async def _log_in(server: NatsServer, user: str) -> None:
     reader, writer = await asyncio.open_connection(server.host, server.port)
     try:
