@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from hopyard.failures import StoreDamaged
+from hopyard.failures import NotReady, StoreDamaged
 from hopyard.local.data_folder import store_of
 from hopyard.local.processes import Say
 from schemas.questions import ArchiveKind
@@ -37,7 +37,7 @@ def archived_in(folder: Path) -> range:
 async def check_streams(data: Path, settings: Settings, say: Say, servers: int = 1) -> None:
     """Check the stored data. `settings`: those of the stack's NATS and archive.
 
-    Raises StoreDamaged, unless the setting `allow_lost_facts` is on.
+    Raises StoreDamaged, unless the setting `allow_lost_facts` is on; NotReady if NATS cannot be asked.
     """
     found = await _after_patience(data, settings, servers)
     for flaw in found:
@@ -60,19 +60,24 @@ async def _after_patience(data: Path, settings: Settings, servers: int) -> list[
 
 async def _found(data: Path, settings: Settings) -> list[Flaw]:
     there = streams_on_disk(data)
-    if not there:  # the stack's first start; or NATS' folder is gone
-        lost = store_of(data).exists()
-        return (
-            [Flaw(f"{data / 'nats'} holds no stream, though a stack ran here: all jobs are lost")]
-            if lost
-            else []
-        )
+    if not there and store_of(data).exists():  # NATS' folder is gone
+        return [Flaw(f"{data / 'nats'} holds no stream, though a stack ran here: all jobs are lost")]
     connection = Connection(settings, "up")
     try:
-        await connection.open(CONNECT_TIMEOUT_S)
+        await _open(connection)
+        if not there:  # the stack's first start
+            return []
         archived = archived_in(Path(settings.archive or data / ARCHIVE))
         return await flaws(connection, there, SERVICES, archived)
     except Unavailable as error:
         return [Flaw(f"NATS does not say what it has stored: {error}")]
     finally:
         await connection.close()
+
+
+async def _open(connection: Connection) -> None:
+    """Raises NotReady for a server that we do not trust, or that does not let us in: that is no damage."""
+    try:
+        await connection.open(CONNECT_TIMEOUT_S)
+    except (Unavailable, PermissionError) as error:
+        raise NotReady(str(error)) from None

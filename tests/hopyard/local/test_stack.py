@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hopyard.api.connect import patiently
 from hopyard.failures import Died, Invalid, NotReady, Unreachable
+from hopyard.local import damage
 from hopyard.local import stack as stack_module
 from hopyard.local.accounts import accounts_in, admitted, ensure_accounts, expel, stamp_of
 from hopyard.local.child import Program
@@ -389,6 +390,25 @@ async def test_accounts_that_nats_refuses_are_reported_until_it_takes_them(
         assert said.empty(), "each is said once"
     finally:
         keeper.cancel()
+        await server.stop()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_nats_whose_certificate_is_not_trusted_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+) -> None:
+    """With an expired one `hopyard up` advised to go on without the facts, of which none was lost."""
+    monkeypatch.setattr(damage, "CONNECT_TIMEOUT_S", 1.0)
+    certificate, key = (str(PAIR / name) for name in ("certificate.pem", "key.pem"))
+    server = NatsServer(tmp_path / "nats", tls=(certificate, key))
+    await server.start()
+    known = Settings(nats_url=server.url, nats_authority=certificate, nats_server_name="another")
+    if begun:
+        (tmp_path / "nats" / "jetstream" / "HOPYARD" / "streams" / "facts").mkdir(parents=True)
+    try:
+        with pytest.raises(NotReady, match="its certificate is not valid here: "):
+            await damage.check_streams(tmp_path, known, print)
+    finally:
         await server.stop()
 
 
