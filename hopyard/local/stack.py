@@ -253,8 +253,8 @@ async def keep_accounts(stack: Stack, say: Say, known: int) -> None:
     """Keep NATS' accounts up to date while the stack runs, as nodes are admitted and expelled.
 
     `known`: the accounts' stamp before the server read them. Accounts that cannot be read change nothing, nor
-    do those that the server refuses: both are handed over until it takes them. The server
-    reads each change twice (`NatsServer.take_accounts`).
+    do those that the server refuses: both are handed over until it takes them. The server reads each change
+    twice (`NatsServer.take_accounts`).
     """
     again, given, refused = False, known, None
     while True:
