@@ -244,9 +244,10 @@ class JetStreamFacts:
                     async for batch in archived:
                         last = batch.last
                         yield batch
-                async with aclosing(self._from_stream(last, subjects)) as pulled:
+                was_short = short_since is not None
+                async with aclosing(self._from_stream(last, subjects, was_short=was_short)) as pulled:
                     async for end, found, skipped in pulled:
-                        attempts, short_since = self._connection.pauses(), None
+                        attempts = self._connection.pauses()
                         lost = await self._lost(skipped)
                         records, last = await self._records(found), end
                         yield Batch(records, end, lost)
@@ -291,8 +292,14 @@ class JetStreamFacts:
             records = await self._records([raw for raw in older.found if passes(raw.subject)])
             yield Batch(records, after, forgotten=older.forgotten)
 
-    async def _from_stream(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Pulled, None]:
-        """What one consumer brings, until it is lost. Raises Lost."""
+    async def _from_stream(
+        self, after: int, subjects: Sequence[str], *, was_short: bool
+    ) -> AsyncGenerator[Pulled, None]:
+        """What one consumer brings, until it is lost. Raises Lost.
+
+        Raises RuntimeError where the stream `was_short`, ending before `after`, and no longer is: servers
+        have repaired it, or it has gone on with other facts. A new process compares its snapshot with it.
+        """
         consumer = self._consumer(subjects)
         connection = self._connection
         with (
@@ -301,6 +308,11 @@ class JetStreamFacts:
         ):
             try:
                 await consumer.open(after, subjects)
+                if was_short:
+                    raise RuntimeError(
+                        f"{FACTS_STREAM} at NATS ended before fact {after} for a while, and may have other "
+                        f"facts there now: {connection.name} has to begin again"
+                    )
                 while True:
                     yield await consumer.take()
             finally:

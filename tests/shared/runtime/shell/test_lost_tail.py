@@ -1,5 +1,6 @@
 """A snapshot with facts that the stream has lost is not used, before and after the stream has gone on."""
 
+import asyncio
 import zlib
 
 import msgspec
@@ -11,6 +12,7 @@ from shared.runtime.bus.jetstream import JetStreamBus
 from shared.runtime.damage import Damaged
 from shared.runtime.shell.snapshots import _opened, packed
 from tests.bus_nets import JetStreamNet
+from tests.shared.runtime.bus.bus_build import until
 from tests.shared.runtime.shell.stages import NAME, Seen, drained
 from tests.shared.runtime.shell.test_forgotten_facts import life
 
@@ -72,6 +74,32 @@ async def test_a_service_on_a_stream_that_ends_before_its_snapshot_says_what_to_
     with pytest.raises(Damaged, match=r"ends at fact 4, and .* has read it up to 6: .* is lost") as found:
         await life(bus, upto=7)
     assert "HOPYARD_ALLOW_LOST_FACTS=1" in str(found.value)
+
+
+async def with_several_servers(live: JetStreamNet, come: list[Event]) -> JetStreamBus:
+    """A bus after a life that waited for several servers to repair the stream, until these facts came."""
+    bus = await after_loss(live, [*BEFORE[:4]])
+    bus._connection.settings = msgspec.structs.replace(live.settings, nats_replicas=3)
+    living = asyncio.ensure_future(life(bus, upto=7))
+    await until(lambda: bus.counts.readers_restarted > 1)
+    await (await live.client("other")).publish(come)
+    with pytest.raises(RuntimeError, match="may have other facts there now"):
+        await living
+    return bus
+
+
+async def test_a_service_does_not_go_on_past_facts_that_came_in_the_place_of_lost_ones(
+    live: JetStreamNet,
+) -> None:
+    bus = await with_several_servers(live, [drained(f"new-{number}") for number in range(5, 8)])
+    with pytest.raises(Damaged, match=r"snapshot ends with fact 6, and .* has another there"):
+        await life(bus, upto=7)
+
+
+async def test_a_service_goes_on_once_several_servers_have_repaired_the_stream(live: JetStreamNet) -> None:
+    bus = await with_several_servers(live, [*BEFORE[4:], drained("new-7")])
+    core = await life(bus, upto=7)
+    assert core.state.drained == [*(fact.node_id for fact in BEFORE), "new-7"]
 
 
 async def test_an_agent_goes_on_where_the_stream_ends_before_its_snapshot(live: JetStreamNet) -> None:
