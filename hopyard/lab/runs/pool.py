@@ -6,6 +6,7 @@ A run that fails is a result too: it is reported with its last words, and the ot
 
 import asyncio
 import contextlib
+import fcntl
 import gzip
 import os
 import shutil
@@ -13,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,8 @@ LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
 EVENTS = ".ndjson.gz"
 """of an outcome's event log"""
+MAKING = ".making-"
+"""begins the names of folders with what is being made"""
 STDERR_LIMIT = 2_000
 """characters of a failed run's last words"""
 READ_BYTES = 65_536
@@ -72,7 +75,7 @@ class TrialPool:
             async with slots:
                 began = time.monotonic()
                 progress.show(path, 0.0)
-                made = Path(scratch) / path.name
+                made = scratch / path.name
                 failure = await self._process(made, trial, lambda share: progress.show(path, share))
                 for file in (made.with_suffix(EVENTS), made):
                     if not failure and file.exists():
@@ -80,7 +83,7 @@ class TrialPool:
                 progress.done(path, time.monotonic() - began, failure)
                 return failure
 
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=self._folder) as scratch:
+        with _scratch(self._folder) as scratch:
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
@@ -190,6 +193,43 @@ def _run(trial: Trial, path: Path, failures: dict[Path, str]) -> TrialRun:
     kept = kept_at(path) if path not in failures else None
     reason = failures.get(path, "its outcome cannot be read")
     return TrialRun(trial, None, reason) if kept is None else TrialRun(trial, kept.outcome)
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder in `folder` for what is made. Deletes those that processes left when they were killed.
+
+    A lock, which ends with its process, tells which are in use; while one is made, nobody looks for others.
+    """
+    with contextlib.ExitStack() as held:
+        with _locked(folder):
+            for left in folder.glob(f"{MAKING}*"):
+                with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                    shutil.rmtree(left)
+            scratch = Path(tempfile.mkdtemp(prefix=MAKING, dir=folder))
+            held.enter_context(_locked(scratch))
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, how: int = 0) -> Iterator[None]:
+    """Hold a folder's lock, or none where the file system has none for folders, as some of networks.
+
+    With LOCK_NB it raises OSError where the lock is held, or there is none.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+        except OSError:
+            if how:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def compress(path: Path) -> None:

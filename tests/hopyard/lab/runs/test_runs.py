@@ -24,7 +24,7 @@ from hopyard.lab.experiments.suite import (
 )
 from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
 from hopyard.lab.runs.cases import Case
-from hopyard.lab.runs.pool import TrialPool, TrialRun, compress
+from hopyard.lab.runs.pool import MAKING, TrialPool, TrialRun, _scratch, compress
 from hopyard.lab.runs.trials import Simulated, Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
@@ -225,6 +225,17 @@ def test_pools_that_make_the_same_runs_at_once_do_not_meet(tmp_path: Path) -> No
     assert half.read_text().startswith("written")
     half.unlink()
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".gz"] * 3 + [".run"] * 3
+
+
+def test_what_a_killed_pool_had_begun_is_deleted_by_the_next(tmp_path: Path) -> None:
+    """No clean-up runs where a process is killed, and an event log may have a gigabyte."""
+    left = tmp_path / f"{MAKING}left"
+    left.mkdir()
+    (left / "half.ndjson").write_text("{")
+    with _scratch(tmp_path) as used:
+        asyncio.run(TrialPool(tmp_path, 1, silent()).run([trial()]))
+        assert [*tmp_path.glob(f"{MAKING}*")] == [used]
+    assert [file.suffix for file in tmp_path.iterdir()] == [SUFFIX]
 
 
 def test_an_event_log_that_was_not_compressed_whole_is_not_there(tmp_path: Path) -> None:
