@@ -60,7 +60,7 @@ class TrialPool:
         paths = {self._path(trial): trial for trial in trials}
         missing = {path: trial for path, trial in paths.items() if self._lacks(path, trial)}
         self._ticker.say(f"{len(paths)} runs, {len(paths) - len(missing)} of them kept from before")
-        failures = await self._make(missing)
+        failures = await self._make(missing) if missing else {}
         return [_run(trial, self._path(trial), failures) for trial in trials]
 
     async def _make(self, missing: dict[Path, Trial]) -> dict[Path, str]:

@@ -238,6 +238,14 @@ def test_what_a_killed_pool_had_begun_is_deleted_by_the_next(tmp_path: Path) -> 
     assert [file.suffix for file in tmp_path.iterdir()] == [SUFFIX]
 
 
+def test_where_all_runs_are_kept_nothing_is_written(tmp_path: Path) -> None:
+    """Their folder may be of a disk that is mounted to be read only."""
+    keep_made_up(tmp_path, trial())
+    before = tmp_path.stat().st_mtime_ns
+    asyncio.run(TrialPool(tmp_path, 1, silent()).run([trial()]))
+    assert tmp_path.stat().st_mtime_ns == before
+
+
 def test_an_event_log_that_was_not_compressed_whole_is_not_there(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.ndjson", tmp_path / "a.ndjson.gz"
     log = random.Random(1).randbytes(200_000)
