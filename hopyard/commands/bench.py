@@ -118,8 +118,8 @@ Problems = Annotated[
     Path | None,
     typer.Option(
         "--problems",
-        exists=True,
-        file_okay=False,
+        metavar="DIR",
+        parser=folder_path,
         help="Solve the largest saved problems of this folder.",
         rich_help_panel=SOLVER,
     ),

@@ -73,7 +73,10 @@ def simulate(
     dump_problems: Annotated[
         Path | None,
         typer.Option(
-            "--dump-problems", parser=folder_path, help="Save the problem of every plan in this folder."
+            "--dump-problems",
+            metavar="DIR",
+            parser=folder_path,
+            help="Save the problem of every plan in this folder.",
         ),
     ] = None,
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_bench_with_an_unknown_option_value_is_code_2(hopyard: Hopyard, option
     [
         *("restore backup.tar --data", "compare --out", "experiment table3 --out"),
         *("simulate --dump-problems", "up --data", "demo --keep", "bench --data", "credentials"),
+        "bench solver --problems",
     ],
 )
 def test_an_empty_folder_is_not_the_current_one(
