@@ -295,23 +295,24 @@ class Connection:
     def connected(self) -> bool:
         return bool(self.nats.is_connected)
 
-    def stored(self) -> None:
-        """Note that NATS has confirmed a write."""
+    def write_confirmed(self) -> None:
+        """Note that NATS stores."""
         self.why_not_stored, self._unconfirmed_since = "", math.inf
 
-    def not_stored(self) -> None:
-        """Note that NATS has not confirmed a write in the time that it has."""
+    def write_unconfirmed(self) -> None:
+        """Note that NATS has not confirmed a write in its time. A lost connection has a reason of its own."""
         if self.connected():
             self.why_not_stored = NOTHING_STORED
 
-    def given_up(self, began: float) -> None:
-        """Note that a write was given up, perhaps before its time was over; `began`: by the monotonic clock.
+    def write_given_up(self, began: float) -> None:
+        """Note that a caller gave a write up, perhaps before its time was over.
 
-        The renewals of a lease, say, have less time each. Together they tell as much as one that waits.
+        `began`: when it was sent, by the monotonic clock. The renewal of a lease waits less long than a fact
+        does; but once no write has been confirmed for as long as a fact waits, nothing is stored.
         """
         self._unconfirmed_since = min(self._unconfirmed_since, began)
         if time.monotonic() - self._unconfirmed_since >= self.confirmed_s:
-            self.not_stored()
+            self.write_unconfirmed()
 
     @property
     def why_away(self) -> str:

@@ -57,8 +57,7 @@ def check_end(connection: Connection, after: int, last: int) -> None:
     """Raises EndsBefore where the stream, which ends at `last`, ends before `after`."""
     if last < after:
         raise EndsBefore(
-            f"{FACTS_STREAM} at NATS ends at fact {last}, and {connection.name} has read it up to {after}: "
-            "what was between is lost"
+            f"{FACTS_STREAM} at NATS ends at fact {last}, and {connection.name} has read it up to {after}"
         )
 
 

@@ -152,9 +152,9 @@ class JetStreamFacts:
             stored = await self._send_once(facts)
             facts = facts[stored:]
             if stored or not facts:
-                self._connection.stored()
+                self._connection.write_confirmed()
             else:
-                self._connection.not_stored()
+                self._connection.write_unconfirmed()
             if not facts:
                 return
             self._connection.check_allowed(facts[0].subject)
@@ -270,7 +270,7 @@ class JetStreamFacts:
             return
         if settings.allow_lost_facts or is_agent(self._connection.name):
             raise RuntimeError(str(error)) from None
-        raise Damaged(f"{error}. {REMEDY}") from None
+        raise Damaged(f"{error}: what was between is lost. {REMEDY}") from None
 
     async def _from_archive(self, after: int, subjects: Sequence[str]) -> AsyncGenerator[Batch, None]:
         """The facts after `after` that the stream has dropped. Raises Lost, Damaged."""

@@ -49,12 +49,12 @@ class JetStreamState:
         with unavailable(f"put {key}"):
             try:
                 ack = await self._connection.js.publish(subject, value, headers=_headers(expected, ttl_s))
-                self._connection.stored()
+                self._connection.write_confirmed()
             except NatsTimeoutError:
-                self._connection.not_stored()
+                self._connection.write_unconfirmed()
                 raise
             except asyncio.CancelledError:
-                self._connection.given_up(began)
+                self._connection.write_given_up(began)
                 raise
             except APIError as error:
                 if error.err_code in WRONG_REVISION:
