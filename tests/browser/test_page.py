@@ -4,13 +4,15 @@ One stack and one browser for all: a test begins by opening the page again.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.actions import interaction
+from selenium.webdriver.common.actions.pointer_input import PointerInput
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
@@ -153,6 +155,13 @@ def drag(driver: Chrome, element: WebElement, right: int) -> None:
     held.move_by_offset(right, 0).release().perform()
 
 
+def swipe(driver: Chrome, element: WebElement, right: int) -> None:
+    """With a finger, by so many pixels."""
+    finger = PointerInput(interaction.POINTER_TOUCH, "finger")  # type: ignore[no-untyped-call]
+    swiped = ActionChains(driver, devices=[finger]).move_to_element_with_offset(element, -right // 2, 0)
+    swiped.click_and_hold().move_by_offset(right, 0).release().perform()
+
+
 def go(driver: Chrome, place: str) -> None:
     js(driver, "location.hash = arguments[0]", place)
 
@@ -287,6 +296,19 @@ def test_the_past_is_not_shown_as_now_and_there_is_nothing_to_see_far_ahead(
     first_row = 55 - canvas.size["height"] // 2
     ActionChains(page).move_to_element_with_offset(canvas, -100, first_row).perform()
     until(page, lambda: text(page, "#readout").startswith("past"), "what ran, where it was")
+
+
+@pytest.mark.parametrize("move", [drag, swipe])
+def test_the_timeline_moves_by_mouse_and_by_finger(
+    page: Chrome, move: Callable[[Chrome, WebElement, int], None]
+) -> None:
+    js(page, DRAWN, "#lanes")
+    canvas = page.find_element(By.ID, "canvas")
+    until(page, lambda: "now" in js(page, "return window.drawn ?? []"), "the line of now")
+    move(page, canvas, 500)
+    until(page, lambda: "now" not in js(page, "return window.drawn"), "what is past alone")
+    move(page, canvas, -1000)
+    until(page, lambda: "now" in js(page, "return window.drawn"), "the line of now again")
 
 
 def test_on_a_phone_names_are_cut_but_not_the_signs_before_them(cluster: RunningStack, page: Chrome) -> None:

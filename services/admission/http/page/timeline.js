@@ -348,11 +348,11 @@ export class Timeline {
       this.drag = { x: event.clientX, ...this.range() };
       this.dragged = false;
     });
-    addEventListener("pointerup", () => (this.drag = null));
+    for (const over of ["pointerup", "pointercancel"]) addEventListener(over, () => (this.drag = null));
   }
 
   #over(event) {
-    if (this.drag && event.pointerType === "mouse") {
+    if (this.drag) {
       const moved = event.clientX - this.drag.x;
       if (Math.abs(moved) > 4) this.dragged = true;
       if (!this.dragged) return;
