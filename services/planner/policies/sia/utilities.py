@@ -92,7 +92,7 @@ def discounted(gain: Floats, factor: Floats, holds: Flags, present: Flags) -> Fl
 def utilities(gain: Floats, power: float, *, rounded: bool = False) -> Floats:
     """U_ij = min(G_ij^p, 3000). `rounded`: G_ij^p is rounded to two decimals first, as the authors do."""
     with np.errstate(divide="ignore"):  # 0^p, p < 0: restarts have taken the whole age of the job
-        raised = np.power(gain, power)
+        raised = np.where(np.isnan(gain), np.nan, np.power(gain, power))  # NaN^0 is 1
     return np.minimum(np.round(raised, DECIMALS) if rounded else raised, LARGEST)
 
 

@@ -107,3 +107,9 @@ def test_utilities_are_clipped_and_on_request_rounded() -> None:
     gain = table([3.0, 1e-9, 0.0])
     assert utilities(gain, -0.5)[0, 0].tolist() == [3.0**-0.5, 3000.0, 3000.0]
     assert utilities(gain, -0.5, rounded=True)[0, 0, 0] == 0.58
+
+
+@pytest.mark.parametrize("power", [-10.0, -0.5, 0.0, 1.0])
+def test_what_is_no_configuration_has_no_utility(power: float) -> None:
+    """Without that, at a power of 0 a job could get a GPU count that it does not list."""
+    assert np.isnan(utilities(table([3.0, NAN]), power))[0, 0].tolist() == [False, True]
