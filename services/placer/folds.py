@@ -382,14 +382,19 @@ def _withheld(state: State, fact: GpusWithheld) -> None:
 
 
 def _take_back_what_exceeds(state: State, node_id: NodeId) -> None:
-    """Take back what waits for GPUs that are withheld by now, the newest first. Measurements are left."""
+    """Take back what waits for GPUs that are withheld by now, the newest first.
+
+    Measurements are left, and what waits to join a rota that runs: without it the rota has the same GPUs.
+    """
     known = state.nodes.get(node_id)
     if known is None or not known.withheld:
         return
-    for placed in reversed(state.on_node(node_id)):
+    there = state.on_node(node_id)
+    running = {placed.holder for placed in there if placed.wanted and not isinstance(placed.phase, Waiting)}
+    for placed in reversed(there):
         if sum(state.gpus_wanted(node_id).values()) <= known.node.gpus:
             break
-        if isinstance(placed.phase, Waiting) and not placed.profile:
+        if isinstance(placed.phase, Waiting) and not placed.profile and placed.holder not in running:
             state.stop(placed, PreemptReason.PLAN, Cause(node=node_id))
 
 

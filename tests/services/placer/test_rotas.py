@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
+    GpusWithheld,
     JobPreempted,
     JobStarted,
     JobSubmitted,
@@ -173,6 +174,25 @@ def test_a_lost_node_ends_all_of_its_rota() -> None:
     bench.tell(NodeLost(at=60.0, node_id=A))
     facts = [fact for each in (ONE, TWO) for fact in bench.stop(each, B, Outcome.CHECKPOINTED)]
     assert {fact.placement_id for fact in facts if isinstance(fact, JobPreempted)} == {"p1", "p2"}
+
+
+def test_what_waits_to_join_a_rota_is_left_where_gpus_outside_it_are_withheld() -> None:
+    bench = bench_of_turns()
+    first = in_turns("p1", a=2)
+    for each in (first, place("p2", OTHER, b=2), place("p3", THIRD, b=2)):
+        bench.start(each)
+    bench.plan(first, place("p4", THIRD, a=2), in_turns("p5", OTHER, at=1, a=2))
+    facts = bench.tell(GpusWithheld(at=46.0, node_id=A, gpus={3: "python (4711)"}))
+    assert seen(facts) == [(PlacementRefused, "p4")]
+
+
+def test_a_rota_of_which_nothing_runs_is_taken_back_where_its_gpus_are_withheld() -> None:
+    bench = bench_of_turns()
+    for each in (place("p2", OTHER, b=2), place("p3", THIRD, b=2)):
+        bench.start(each)
+    bench.plan(in_turns("p4", THIRD, a=2), in_turns("p5", OTHER, at=1, a=2))
+    facts = bench.tell(GpusWithheld(at=46.0, node_id=A, gpus=dict.fromkeys((1, 2, 3), "python (4711)")))
+    assert {name for kind, name in seen(facts) if kind is PlacementRefused} == {"p4", "p5"}
 
 
 def test_a_rota_on_other_gpus_waits_until_the_old_one_is_gone() -> None:
