@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import msgspec
 
 from schemas.base import Event
-from schemas.events import PlacementRefused, PlanPublished, PolicyChosen
+from schemas.events import PlacementRefused, PlanPublished, PolicyChosen, ProfilingAdded, ProfilingPlanned
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
@@ -182,11 +182,19 @@ class Planner:
                 self._see_plan(fact)
             case _:
                 pass
-        trigger = trigger_of(fact)
+        trigger = Trigger.NODE if self._takes_gpus(fact) else trigger_of(fact)
         if trigger is not None:
             lone = trigger is Trigger.ARRIVAL and not self.state.coming
             at = now if lone else self._schedule.settled(now)
             self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
+
+    def _takes_gpus(self, fact: Event) -> bool:
+        """Whether the fact gives GPUs to measurements that are not idle, so that jobs have to leave them."""
+        if not isinstance(fact, ProfilingPlanned | ProfilingAdded):
+            return False
+        nodes, claimed = self.state.nodes, self.state.claims.claimed
+        there = {run.node_id for run in fact.runs if run.node_id in nodes}
+        return any(claimed.get(node_id, 0) > nodes[node_id].node.gpus for node_id in there)
 
     def _held_until(self, fact: Event) -> float:
         """The time until which a refused job is not planned; 0 for a fact that is no refusal."""

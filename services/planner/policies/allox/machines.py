@@ -1,5 +1,6 @@
 """The machines that jobs are matched to: GPUs by kind, and when each is free. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -38,7 +39,7 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """d by kind and GPU, ascending: seconds until it is free; 0: it is idle"""
 
     def gpus(self, kind: int) -> int:
-        """All GPUs of a kind, idle or not."""
+        """All GPUs of a kind that the plan may use, idle or not."""
         return len(self.free_in_s[kind])
 
     def empty(self, kind: int, gpus: int) -> Configuration:
@@ -61,9 +62,7 @@ def machines(
     groups: dict[Kind, list[ViewNode]] = {}
     for node in view.nodes:
         if node.idle > 0:
-            groups.setdefault(Kind(node.gpu_type, not in_gangs and Relaxed.tag() in node.modes), []).append(
-                node
-            )
+            groups.setdefault(_kind_of(node, in_gangs=in_gangs), []).append(node)
     busy = _busy(kept, left_s)
     kinds = sorted(groups, key=lambda kind: (kind.gpu_type, kind.relaxed))
     return Machines(
@@ -81,6 +80,18 @@ def machines(
             for kind in kinds
         ),
     )
+
+
+def whole_sizes(view: View, *, in_gangs: bool) -> Mapping[Kind, int]:
+    """All GPUs of each kind, those included that are used for measurements now."""
+    sizes: Counter[Kind] = Counter()
+    for node in view.nodes:
+        sizes[_kind_of(node, in_gangs=in_gangs)] += node.gpus
+    return sizes
+
+
+def _kind_of(node: ViewNode, *, in_gangs: bool) -> Kind:
+    return Kind(node.gpu_type, not in_gangs and Relaxed.tag() in node.modes)
 
 
 def _busy(kept: Sequence[Choice], left_s: Sequence[float]) -> dict[NodeId, list[float]]:

@@ -18,7 +18,7 @@ import numpy as np
 from schemas.ids import JobId
 from schemas.placement import Configuration, Gang, Lockstep, Mode, Relaxed
 from schemas.plans import Layer, PlanKind, Waiting
-from services.planner.policies.allox.machines import Kind, Machines, machines
+from services.planner.policies.allox.machines import Kind, Machines, machines, whole_sizes
 from services.planner.policies.allox.matching import Matching, matched
 from services.planner.policies.allox.options import AlloxOptions
 from services.planner.policies.contract.configurations import Configurations, listed
@@ -121,7 +121,8 @@ class Allox:
         there = machines(view, stayers, idle, left_s, in_gangs=in_gangs)
         running = {one.job_id for one in stayers}
         waiting = tuple(job for job in view.jobs if job.job_id not in running)
-        scale = tuple(self._scale(job, there, in_gangs=in_gangs) for job in waiting)
+        sizes = whole_sizes(view, in_gangs=in_gangs)
+        scale = tuple(self._scale(job, sizes, in_gangs=in_gangs) for job in waiting)
         rows: Rows = {}
         asked: list[tuple[JobId, list[Configuration]]] = []
         for number, (job, tasks) in enumerate(zip(waiting, scale, strict=True)):
@@ -152,13 +153,13 @@ class Allox:
             return float(scale * job.batch_size)
         return max(job.samples - job.samples_done, 0.0)
 
-    def _scale(self, job: ViewJob, there: Machines, *, in_gangs: bool) -> int:
+    def _scale(self, job: ViewJob, sizes: Mapping[Kind, int], *, in_gangs: bool) -> int:
         """The tasks of a round: one of the job's counts that some kind of machine has room for; 0: none."""
-        own = [(number, kind) for number, kind in enumerate(there.kinds) if kind.runs(job)]
+        own = [(kind, size) for kind, size in sizes.items() if kind.runs(job)]
         possible = [
             tasks
             for tasks in job.demand
-            if any(0 < _gpus(tasks, kind, in_gangs=in_gangs) <= there.gpus(number) for number, kind in own)
+            if any(0 < _gpus(tasks, kind, in_gangs=in_gangs) <= size for kind, size in own)
         ]
         return rigid(possible, self._options.rigid_demand) if possible else 0
 

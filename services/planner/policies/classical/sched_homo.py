@@ -153,7 +153,7 @@ class SchedHomo:
 
     def _job(self, job: ViewJob, view: View) -> BatchJob | None:
         types = tuple(name for name in job.gpu_types if _runs_on(job, name))
-        usable = sum(node.idle for node in view.nodes if node.gpu_type in types)
+        usable = sum(node.gpus for node in view.nodes if node.gpu_type in types)
         possible = [gpus for gpus in job.demand if gpus <= usable]
         if not possible:
             return None

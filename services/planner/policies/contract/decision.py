@@ -42,7 +42,8 @@ class Trigger(StrEnum):
     """GPUs came free: a job ended or was preempted, a placement was refused, a profile is over; or the policy
     was chosen, or a refused job may be planned again"""
     NODE = "node"
-    """a node joined, came back, is drained or is drained no more, or left while a plan was made for it"""
+    """a node joined, came back, is drained or is drained no more, or left while a plan was made for it; or a
+    measurement takes GPUs from jobs"""
 
 
 ROUNDS: Mapping[Trigger, PlanKind] = {

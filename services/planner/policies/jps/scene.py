@@ -139,4 +139,4 @@ def _held(job: ViewJob) -> Configuration:
 def _can_run(job: ViewJob, nodes: Sequence[ViewNode]) -> bool:
     """Whether the job's smallest demand has room on its types, if no other job is there."""
     types = {name for name in job.gpu_types if job.single_gpu.get(name, 0.0) > 0}
-    return job.demand[0] <= sum(node.idle for node in nodes if node.gpu_type in types)
+    return job.demand[0] <= sum(node.gpus for node in nodes if node.gpu_type in types)

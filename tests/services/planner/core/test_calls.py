@@ -12,8 +12,8 @@ from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.plans import Cause
 from schemas.settings import Settings
 from services.planner.policies.contract.decision import Trigger
-from services.planner.policies.registry import Registry, names
-from tests.fact_builders import in_queue, joined, refused
+from services.planner.policies.registry import Registry, names, options_kind
+from tests.fact_builders import in_queue, joined, opened, profile_run, refused, submitted
 from tests.services.planner.planner_builders import Stage
 from tests.services.planner.planner_stages import carried_out, places
 
@@ -65,6 +65,43 @@ def test_a_drained_node_is_emptied(policy: str) -> None:
     stage.tell(NodeDrained(at=4_000.0, node_id=node_id))
     stage.until(4_010.0)
     assert list(places(stage.plan)["j"]) == [other(node_id)]
+
+
+@pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
+def test_a_measurement_gets_the_gpu_of_a_running_job_where_none_is_idle(policy: str) -> None:
+    """Else a workload that comes to a full cluster would wait to be measured until some job ends."""
+    rigid = "rigid_demand" in options_kind(policy).__struct_fields__
+    stage = Stage(Settings(policy=f"{policy}+rigid_demand=max" if rigid else policy))
+    modes = MODES if policy == "hare" else ("lockstep",)
+    stage.tell(joined("node-1", modes=modes), *in_queue("j", at=10.0, demand=(4, 8), samples=1e9))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(4_000.0)
+    assert held(stage) == 8
+    stage.tell(submitted("new", at=4_000.0), opened(profile_run("new"), at=4_320.0, number=12))
+    stage.until(4_325.0)
+    assert stage.plan.at > 4_320.0
+    assert held(stage) <= 7
+    made = len(stage.plans)
+    stage.until(4_500.0)
+    assert len(stage.plans) == made
+
+
+def held(stage: Stage) -> int:
+    return sum(sum(place.values()) for place in places(stage.plan).values())
+
+
+@pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
+def test_a_measurement_on_an_idle_gpu_calls_for_no_plan(policy: str) -> None:
+    stage = stage_of(policy)
+    stage.tell(*in_queue("j", at=10.0, demand=(4,), samples=1e9))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(4_000.0)
+    made = len(stage.plans)
+    stage.tell(submitted("new", at=4_000.0), opened(profile_run("new"), at=4_320.0, number=12))
+    stage.until(4_500.0)
+    assert len(stage.plans) == made
 
 
 @pytest.mark.parametrize("policy", ["hops", "fifo", "allox", "hare"])

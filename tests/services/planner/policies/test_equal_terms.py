@@ -10,18 +10,19 @@ from services.placer.core import Placer
 from services.planner.core.planner import Planner
 from services.planner.core.tasks import Leadership, Look, Prepare
 from services.planner.policies.contract.view import View
-from services.planner.policies.registry import Registry, names
+from services.planner.policies.registry import Registry, names, options_kind
 from services.planner.work.policy_process import policy_process
 from services.planner.work.steps import looked_at
 from services.planner.work.workers import Workers
 from services.profiler.build import build as build_profiler
+from shared.domain import gangs
 from shared.domain.core import Effects, Work
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
 from shared.runtime.offload import INLINE
 from shared.runtime.service import Ports
 from tests.fact_builders import in_queue, joined, opened, placement, plan, profile_run, queued, submitted
-from tests.services.planner.planner_builders import MODELLED, job, nodes, view
+from tests.services.planner.planner_builders import MODELLED, decide, job, node, nodes, view
 from tests.services.planner.work.workers_builders import answer, planned
 
 FACTS = [
@@ -91,3 +92,15 @@ async def test_the_profiler_subscribes_to_neither_policies_nor_plans() -> None:
     heard = {subject.split(".")[1] for subject in build_profiler(Settings(), ports).facts}
     await bus.close()
     assert heard == {"job", "round", "profile", "placement", "node", "worker"}
+
+
+RIGID = [name for name in names() if "rigid_demand" in options_kind(name).__struct_fields__]
+
+
+@pytest.mark.parametrize("policy", RIGID)
+def test_a_measurement_makes_no_rigid_job_narrower(policy: str) -> None:
+    """One GPU of the node is measured on. A job that is not moved later would keep the smaller count."""
+    a0 = msgspec.structs.replace(node("a0", 3, gpus=4), modes=("lockstep", "relaxed", "forked"))
+    decision = decide(policy, view([job("x", (2, 3, 4))], [a0]), rigid_demand="max")
+    for choice in decision.choices:
+        assert gangs.global_batch(choice.gang, 1) == 4
