@@ -82,6 +82,7 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
         epoch_samples=spec.workload.dataset_samples,
         modes=spec.modes,
         preemptible=spec.preemptible,
+        types_named=spec.gpu_types,
     )
     if fact.job_id not in state.jobs:
         state.jobs[fact.job_id] = record

@@ -39,6 +39,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """see `ViewJob.modes`"""
     preemptible: bool = True
     """false: once it starts, no plan takes its place"""
+    types_named: tuple[GpuType, ...] = ()
+    """the types that its file names; empty: it may use any"""
     status: JobState = JobState.SUBMITTED
     age_s: float = 0.0
     sensitivity: float = 1.0
@@ -114,6 +116,15 @@ class State(msgspec.Struct, kw_only=True):
     """the memory in the last plan (see `Policy`)"""
     memory_of: str = ""
     """the policy that the memory belongs to"""
+
+
+def jobs_coming(state: State) -> int:
+    """Jobs on their way to the queue, without those that wait for a node on which they can be measured."""
+    open_types = {known.node.gpu_type for known in state.nodes.values() if known.usable}
+    return sum(
+        job.status is not JobState.SUBMITTED or not open_types.isdisjoint(job.types_named or open_types)
+        for job in (state.jobs[job_id] for job_id in state.coming)
+    )
 
 
 def is_held(state: State, job_id: JobId, at: float) -> bool:

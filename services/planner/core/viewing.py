@@ -11,7 +11,7 @@ from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import NONE, closed
 from services.planner.core.restart_times import Restart
-from services.planner.core.state import State, TrackedJob, is_held, shares_of
+from services.planner.core.state import State, TrackedJob, is_held, jobs_coming, shares_of
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode, reduced
 from services.planner.solver.effort import Effort
 from shared.domain import gangs, in_turns
@@ -119,7 +119,7 @@ def view_of(
         jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying, warm)),
         apart={job_id: _at(placement) for job_id, placement in apart.items()},
         jobs_present=len(state.jobs),
-        jobs_coming=len(state.coming),
+        jobs_coming=jobs_coming(state),
         effort=effort,
         restart_s=restart_s,
         restarts_s=_restarts_s(state, names, restart_s, memo),

@@ -127,7 +127,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     jobs_present: int
     """unfinished jobs in the cluster, whether they are in `jobs` or not"""
     jobs_coming: int = 0
-    """those of them that are still measured or estimated, and so in no view"""
+    """those of them that are still measured or estimated, and so in no view; without those for which no node
+    of their GPU types is open"""
     effort: Effort
     restart_s: float = 0.0
     """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start

@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import JobPreempted, NodeDrained, PlacementRefused, PreemptReason
-from schemas.ids import NodeId, PlanId
+from schemas.events import JobPreempted, JobRejected, NodeDrained, PlacementRefused, PreemptReason
+from schemas.ids import JobId, NodeId, PlanId
 from schemas.plans import Cause, LeftOut, PlanKind, Waiting
 from services.planner.core.triggers import CALLS_FOR_NOTHING, TRIGGERS, is_a_plans_own, trigger_of
 from services.planner.policies.contract.decision import Trigger
 from tests.fact_builders import (
+    JOB,
     NODE,
     completed,
     joined,
@@ -37,6 +38,7 @@ def test_a_fact_that_is_a_trigger_changes_when_a_plan_is_due() -> None:
         (type_estimated(), Trigger.ARRIVAL),
         (type_profiled(), None),
         (completed(), Trigger.FREED),
+        (JobRejected(at=0.0, job_id=JobId(JOB), reason="it runs on no GPU type"), Trigger.FREED),
         (preempted(), Trigger.FREED),
         (worker_stopped(), Trigger.FREED),
         (joined(), Trigger.NODE),

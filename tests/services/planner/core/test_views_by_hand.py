@@ -30,6 +30,7 @@ from tests.fact_builders import (
     plan,
     preempted,
     profile_run,
+    profiled,
     refused,
     start_ordered,
     started,
@@ -226,6 +227,15 @@ def test_a_job_is_shown_once_it_is_queued_and_in_the_order_of_submission() -> No
     fold(state, submitted("coming"))
     assert [job.job_id for job in seen(state).jobs] == ["a", "b", "late"]
     assert (seen(state).jobs_present, seen(state).jobs_coming) == (4, 1)
+
+
+def test_a_job_that_waits_for_a_node_to_be_measured_on_is_not_counted_as_coming() -> None:
+    state = state_of(joined(), joined(OTHER, gpu_type=K80), submitted("new", gpu_types=(K80,)))
+    assert seen(state).jobs_coming == 1
+    fold(state, NodeDrained(at=0.0, node_id=OTHER))
+    assert (seen(state).jobs_present, seen(state).jobs_coming) == (1, 0)
+    fold(state, profiled("new"))
+    assert seen(state).jobs_coming == 1
 
 
 def test_the_memory_is_shown_to_the_policy_that_left_it() -> None:
