@@ -24,8 +24,10 @@ class Kind(msgspec.Struct, frozen=True):
     """whether their nodes run relaxed gangs, so that one GPU can compute all tasks of a round one after
     another; false wherever a machine is a gang"""
 
-    def runs(self, job: ViewJob) -> bool:
-        return self.gpu_type in job.gpu_types and not (self.relaxed and job.lacks({Relaxed}))
+    def runs(self, job: ViewJob, tasks: int) -> bool:
+        """Whether it can run a job's rounds of so many tasks; several on one GPU need relaxed gangs."""
+        able = tasks == 1 or not self.relaxed or not job.lacks({Relaxed})
+        return self.gpu_type in job.gpu_types and able
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):

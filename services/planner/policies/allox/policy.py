@@ -129,7 +129,7 @@ class Allox:
             places = []
             for kind, one in enumerate(there.kinds):
                 gpus = _gpus(tasks, one, in_gangs=in_gangs)
-                if tasks and one.runs(job) and 0 < gpus <= there.gpus(kind):
+                if tasks and one.runs(job, tasks) and 0 < gpus <= there.gpus(kind):
                     rows[number, kind] = len(rows)
                     places.append(there.empty(kind, gpus))
             asked.append((job.job_id, places))
@@ -155,11 +155,13 @@ class Allox:
 
     def _scale(self, job: ViewJob, sizes: Mapping[Kind, int], *, in_gangs: bool) -> int:
         """The tasks of a round: one of the job's counts that some kind of machine has room for; 0: none."""
-        own = [(kind, size) for kind, size in sizes.items() if kind.runs(job)]
         possible = [
             tasks
             for tasks in job.demand
-            if any(0 < _gpus(tasks, kind, in_gangs=in_gangs) <= size for kind, size in own)
+            if any(
+                kind.runs(job, tasks) and 0 < _gpus(tasks, kind, in_gangs=in_gangs) <= size
+                for kind, size in sizes.items()
+            )
         ]
         return rigid(possible, self._options.rigid_demand) if possible else 0
 
@@ -219,7 +221,9 @@ class Allox:
             if place is None:
                 known = any(number == job for number, _ in seen.rows)
                 reason = Waiting.NO_ESTIMATE if known else Waiting.NO_CONFIGURATION
-                yield Left(job_id=seen.waiting[job].job_id, reason=reason)
+                lacks = not known and not seen.in_gangs and seen.waiting[job].lacks({Relaxed})
+                detail = "it runs no relaxed gangs" if lacks else ""
+                yield Left(job_id=seen.waiting[job].job_id, reason=reason, detail=detail)
 
 
 def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:

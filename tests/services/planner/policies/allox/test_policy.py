@@ -125,6 +125,17 @@ def test_where_no_node_lets_tasks_follow_one_another_jobs_run_in_gangs() -> None
     assert chosen(decide("allox", beside, estimator=silent)) == {"pair": {"s0": 1}, "one": {"f0": 1}}
 
 
+def test_a_job_that_runs_no_relaxed_gangs_gets_one_gpu_where_that_is_enough() -> None:
+    one = trains("one", 400.0, (1, 2, 4), modes=("lockstep",))
+    pair = trains("pair", 400.0, (2,), modes=("lockstep",))
+    decision = decide("allox", view([one, pair], [gpus("f0", 4, "fast")]), estimator=silent)
+    [choice] = decision.choices
+    assert (choice.job_id, choice.gang) == ("one", Gang.of(place_on(f0=1)))
+    [waits] = decision.left
+    assert (waits.job_id, waits.reason) == ("pair", Waiting.NO_CONFIGURATION)
+    assert waits.detail == "it runs no relaxed gangs"
+
+
 def test_a_gang_whose_turn_it_is_is_not_overtaken_on_its_type() -> None:
     running = trains("runs", 1000.0, present=here(10.0, f0=1))
     seen = view([running, trains("pair", 400.0, (2,)), trains("long", 40_000.0)], [gpus("f0", 2, "fast")])
