@@ -112,6 +112,8 @@ async def _start_again(running: RunningProgram, template: Template) -> str:
 async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
     """Start the program again whenever it ends. Raises Died when that happens too often.
 
+    An end with exit code 0 was ordered, as by `hopyard restart`, and does not count.
+
     Where another start would end the same way it raises at once: NotInstalled, StoreDamaged, and Died for
     settings with which the first start failed. A later start with bad settings is tried again, since a file
     that they name may be half written.
@@ -127,14 +129,14 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
         if code == MISCONFIGURED and not running.restarts:
             raise Died(_tail(running.program)[-1].removeprefix("hopyard "))
         running.last_error = _last_error(running.program, code)
-        how = f"ended with {_how(code)}"
+        how, ordered = f"ended with {_how(code)}", code == 0 and restarts.most > 0
         while how:
-            delay_s = allowed.take()
+            delay_s = restarts.backoff_s if ordered else allowed.take()
             if delay_s is None:
                 raise Died(_last_words(running.program, code))
             say(f"{running.program.name} {how}; starting it again in {delay_s:g} s")
             await asyncio.sleep(delay_s)
-            how = await _start_again(running, template)
+            how, ordered = await _start_again(running, template), False
         running.restarts += 1
 
 

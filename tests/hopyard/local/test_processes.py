@@ -157,6 +157,24 @@ async def test_a_program_that_dies_too_often_is_given_up_with_its_last_words(
             await keep(running, forking, Restarts(most=2, backoff_s=0.01), lambda _: None)
 
 
+ENDS_WELL = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n" + SLEEPS
+
+
+async def test_ends_that_were_ordered_do_not_count(program: Write) -> None:
+    running, ended, said = await start(program(ENDS_WELL)), list[int](), list[str]()
+    async with template() as forking:
+        keeper = asyncio.create_task(keep(running, forking, Restarts(most=1, backoff_s=0.01), said.append))
+        while len(ended) < 3:
+            await until(lambda: printed(running.program).count("here") > len(ended))
+            ended.append(running.process.pid)
+            os.kill(ended[-1], signal.SIGTERM)
+            await until(lambda: keeper.done() or running.process.pid not in ended)
+            assert not keeper.done()
+        keeper.cancel()
+    await stop([running], limit_s=5.0)
+    assert said == 3 * ["small ended with exit code 0; starting it again in 0.01 s"]
+
+
 def test_the_wait_before_a_restart_doubles() -> None:
     allowed = Allowance(Restarts(most=3, backoff_s=0.5))
     assert [allowed.take() for _ in range(4)] == [0.5, 1.0, 2.0, None]
