@@ -493,7 +493,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """ended by a fault of the job, with an exit code or an exception"""
     REFUSED = "refused"
-    """never started: the node lacked the GPUs"""
+    """never started: the node lacked the GPUs, or could not start it"""
     INTERRUPTED = "interrupted"
     """ended by no fault of the job: a lost peer, a foreign signal, the node out of memory, a broken GPU"""
     QUOTA = "quota"

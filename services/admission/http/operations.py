@@ -130,8 +130,8 @@ OPERATIONS = (
         reply=Cancelled, status=202, role=Role.SUBMITTER,
     ),
     Operation(
-        name="explain_job", method="GET", path="/v1/jobs/{id}/why", summary="Why the job is not running.",
-        reply=WhyView,
+        name="explain_job", method="GET", path="/v1/jobs/{id}/why",
+        summary="Why the job waits, or why it runs where it does.", reply=WhyView,
     ),
     Operation(
         name="list_runs", method="GET", path="/v1/jobs/{id}/runs",
