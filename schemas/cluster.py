@@ -69,7 +69,7 @@ class NodeFile(File, frozen=True, kw_only=True):
 
     name: Name
     gpu_type: Name
-    """a type that begins with `cpu` stands for CPU slots"""
+    """`cpu`, or a type that begins with `cpu-`: CPU slots"""
     gpus: (
         Annotated[int, Meta(ge=1, le=64)] | Annotated[tuple[GpuFile, ...], Meta(min_length=1, max_length=64)]
     )
