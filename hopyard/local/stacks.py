@@ -1,8 +1,9 @@
 """Finds the stack for a command that names none: only a stack that this user runs on this machine.
 
-It is the stack of the nearest folder .hopyard, here or further up; else the only stack of this user that
-runs. `hopyard up` lists its stack in a folder of the user: a file named by its process id, which holds the
-path of the data folder.
+It is the stack of the nearest folder .hopyard, here or further up, that one runs on; else the only stack of
+this user that runs. But where the stack of the nearest .hopyard has ended, a stack of another place is not
+meant: what was to restart the one must not restart the other. `hopyard up` lists its stack in a folder of the
+user: a file named by its process id, which holds the path of the data folder.
 """
 
 import contextlib
@@ -38,8 +39,7 @@ def my_folder(start: Path, *, instead: str) -> Path:
     try:
         return mine(start, instead)[0]
     except Unreachable:
-        folders = (folder / DEFAULT for folder in (start, *start.parents))
-        nearest = next((folder for folder in folders if (folder / "lock").exists()), None)
+        nearest = _nearest_folder(start)
         if nearest is None:
             raise
         return nearest
@@ -70,7 +70,18 @@ def mine(start: Path, instead: str = BY_API) -> Mine:
     if len(running) > 1:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
         raise Unreachable(f"{len(running)} stacks of yours run, none in this folder: {listed}; {instead}")
-    return next(iter(running.items()))
+    data, stack = next(iter(running.items()))
+    ended = _nearest_folder(start)
+    if ended is not None and not data.resolve().is_relative_to(ended.parent.resolve()):
+        other = f"another of yours does, on {data} ({stack.api_url})"
+        raise Unreachable(f"the stack on {ended} does not run; {other}; {instead}")
+    return data, stack
+
+
+def _nearest_folder(start: Path) -> Path | None:
+    """The nearest data folder .hopyard, whether a stack runs on it or not."""
+    folders = (folder / DEFAULT for folder in (start, *start.parents))
+    return next((folder for folder in folders if (folder / "lock").exists()), None)
 
 
 def _near(start: Path) -> Mine | None:

@@ -8,7 +8,7 @@ import pytest
 from hopyard.api import ask
 from hopyard.failures import Unreachable
 from hopyard.local.data_folder import StackFile, write_stack_file
-from hopyard.local.stacks import folder_of_api, listed, my_stack, starting
+from hopyard.local.stacks import folder_of_api, listed, my_folder, my_stack, starting
 from shared.runtime.bus.jetstream.connection import Connection
 
 GONE = 2**22 + 1
@@ -69,6 +69,31 @@ def test_the_only_stack_of_a_user_is_found_from_anywhere(tmp_path: Path) -> None
         assert my_stack(tmp_path / "elsewhere") == stack
     with pytest.raises(Unreachable):
         my_stack(tmp_path / "elsewhere")
+
+
+def test_where_a_stack_has_ended_one_of_another_place_is_not_meant(tmp_path: Path) -> None:
+    """A command that was to restart the one restarted the other."""
+    stack = written(tmp_path / "one")
+    ended = tmp_path / "two" / ".hopyard"
+    ended.mkdir(parents=True)
+    (ended / "lock").touch()
+    other = tmp_path / "one" / ".hopyard"
+    with listed(other, print):
+        with pytest.raises(Unreachable, match=rf"on {ended} does not run; .*, on {other} \(.*\); name one"):
+            my_stack(tmp_path / "two" / "below")
+        assert my_folder(tmp_path / "two", instead="") == ended
+        assert my_stack(tmp_path) == stack
+
+
+@pytest.mark.parametrize("beside", ["mine", "below/.hopyard"])
+def test_a_stack_beside_or_below_one_that_has_ended_is_meant(tmp_path: Path, beside: str) -> None:
+    (tmp_path / ".hopyard").mkdir()
+    (tmp_path / ".hopyard" / "lock").touch()
+    stack = written(tmp_path / "elsewhere")
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / "elsewhere" / ".hopyard").rename(tmp_path / beside)
+    with listed(tmp_path / beside, print):
+        assert my_stack(tmp_path) == my_stack(tmp_path / "any") == stack
 
 
 def test_with_several_stacks_no_choice_is_guessed(tmp_path: Path) -> None:
