@@ -26,10 +26,11 @@ from schemas.events import (
 from schemas.ids import JobId
 from services.monitor import history
 from services.monitor.state import End, State
-from shared.domain import ledger
+from shared.domain import gangs, ledger
 from shared.domain.ledger.cluster import has_orders
 from shared.domain.ledger.jobs import broken_as, drop_runs, is_present
 from shared.domain.ledger.records import JobRecord
+from shared.domain.states import JobState
 from shared.domain.tally import WELL
 
 JOBS_KEPT = 10_000
@@ -56,7 +57,7 @@ def _worker_stopped(state: State, fact: WorkerStopped, _: int) -> Iterator[End]:
     end = _end_of(record, fact)
     if end is None:
         return
-    if isinstance(end, JobCompleted) and record.present is None:
+    if isinstance(end, JobCompleted) and record.ordered == fact.placement_id and record.present is None:
         state.early[fact.job_id] = end
     else:
         yield end
@@ -105,22 +106,32 @@ def _drop_ending(state: State, job_id: JobId) -> None:
 def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
     """The end of the job that follows from a worker's end; None if the job goes on.
 
-    None too for the worker of a measurement or of an earlier placement. One failed worker fails the gang,
-    even while the gang is coming up, and fails the job once it has no retries left. If the job trains as
-    copies, the worker that ends last decides.
+    None too for the worker of a measurement or of an earlier placement, unless that completed the job before
+    it was counted as gone. One failed worker fails the gang, even while the gang is coming up, and fails the
+    job once it has no retries left. If the job trains as copies, the worker that ends last decides.
     """
-    if not is_present(record, fact.placement_id):
+    completed = fact.outcome is Outcome.COMPLETED and fact.leads
+    if not is_present(record, fact.placement_id) and not (completed and _waits_after(record, fact)):
         return None
     if record.tally.copies and record.present is not None:
         return _end_of_copies(record, fact)
-    if fact.outcome is Outcome.COMPLETED and fact.leads:
+    if completed:
         return JobCompleted(
-            at=fact.at,
+            at=max(fact.at, record.since),
             job_id=fact.job_id,
             placement_id=fact.placement_id,
             samples_done=fact.samples_done,
         )
     return _failed(record, fact)
+
+
+def _waits_after(record: JobRecord, fact: WorkerStopped) -> bool:
+    """Whether the job was preempted from the worker's placement, and runs nowhere since.
+
+    Where it runs again, it may have written over what the worker had left as its result.
+    """
+    run = record.runs[-1] if record.runs and record.state is JobState.PREEMPTED else None
+    return run is not None and run.placement_id == fact.placement_id and not gangs.merges(run.gang)
 
 
 def _failed(record: JobRecord, fact: WorkerStopped) -> JobFailed | None:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from schemas.base import Event
 from schemas.events import (
     GangFormed,
-    JobPreempted,
     JobStarted,
     JobSubmitted,
     StartOrdered,
@@ -28,9 +27,7 @@ from services.placer.state import Placed, State, oldest_first
 from shared.domain.core import Behind, Effects, Input, Publish
 from shared.domain.timeouts import Timeouts, overslept
 
-ORDERS_NOTHING: frozenset[type[Event]] = frozenset(
-    {JobSubmitted, JobStarted, JobPreempted, WorkerCheckpointed}
-)
+ORDERS_NOTHING: frozenset[type[Event]] = frozenset({JobSubmitted, JobStarted, WorkerCheckpointed})
 """facts that change neither the wanted placements nor the running ones"""
 ORDERS = StartOrdered | GangFormed | StopOrdered | TurnsOrdered
 NAMED = 3

@@ -15,7 +15,6 @@ from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
-    JobPreempted,
     JobRejected,
     JobStarted,
     JobSubmitted,
@@ -169,18 +168,13 @@ def _job_submitted(state: State, submitted: JobSubmitted) -> None:
 
 def _job_started(state: State, started: JobStarted) -> None:
     if job := state.jobs.get(started.job_id):
-        job.running = True
-
-
-def _job_preempted(state: State, preempted: JobPreempted) -> None:
-    if job := state.jobs.get(preempted.job_id):
-        job.running = False
+        job.started = True
 
 
 def _job_completed(state: State, completed: JobCompleted) -> None:
-    """End the job, unless it was preempted before: then the table of states makes the fact void."""
+    """End the job, unless it never started: then the table of states makes the fact void."""
     job = state.jobs.get(completed.job_id)
-    if job is not None and job.running:
+    if job is not None and job.started:
         _job_ended(state, completed)
 
 
@@ -439,7 +433,6 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     PlacementRefused: _taken_back,
     JobSubmitted: _job_submitted,
     JobStarted: _job_started,
-    JobPreempted: _job_preempted,
     JobCompleted: _job_completed,
     JobFailed: _job_ended,
     JobCancelled: _job_ended,

@@ -96,8 +96,8 @@ class UnfinishedJob(msgspec.Struct, kw_only=True):
     """samples in its last checkpoint"""
     failures: int = 0
     """placements that ended because a process of the job failed"""
-    running: bool = False
-    """whether, by the facts of the stream, it started and was not preempted since"""
+    started: bool = False
+    """whether, by the facts of the stream, it ever started"""
     ended: bool = False
     """whether its last worker ended it; the monitor still has to publish that"""
 

@@ -44,7 +44,7 @@ MOVES: dict[type[Event], tuple[frozenset[JobState | None], JobState]] = {
     JobRejected: (frozenset({S.SUBMITTED}), S.REJECTED),
     JobStarted: (WAITING, S.RUNNING),
     JobPreempted: (frozenset({S.RUNNING}), S.PREEMPTED),
-    JobCompleted: (frozenset({S.RUNNING}), S.COMPLETED),
+    JobCompleted: (frozenset({S.RUNNING, S.PREEMPTED}), S.COMPLETED),
     JobFailed: (frozenset({S.RUNNING, *WAITING}), S.FAILED),
     JobCancelled: (frozenset(S) - ENDED, S.CANCELLED),
 }

@@ -26,11 +26,15 @@ def states_follow_the_table(log: Log, _: int, fact: Event) -> Iterator[Violation
     """A fact that the table of states forbids is a violation, unless it crossed an earlier fact on its way.
 
     After a job's end any fact about it may still arrive. JobCompleted or JobFailed may arrive after the
-    preemption of the placement that it names. A second start has a rule of its own.
+    preemption of the placement that it names, and a job that waits completes only by one that was preempted.
+    A second start has a rule of its own.
     """
-    if not isinstance(fact, JobEvent) or log.after(fact) is not None:
+    if not isinstance(fact, JobEvent):
         return
     job = log.job(fact.job_id)
+    late = isinstance(fact, JobCompleted) and job.state is JobState.PREEMPTED
+    if log.after(fact) is not None and not late:
+        return
     crossed = (
         isinstance(fact, JobCompleted | JobFailed) and log.place(fact.job_id, fact.placement_id).preempted
     )

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import JobCompleted, JobFailed, Outcome
+from schemas.events import JobCompleted, JobFailed, Outcome, PreemptReason
 from schemas.ids import JobId, PlacementId
 from services.monitor.core import Monitor
 from shared.domain.core import Publish
 from shared.domain.metrics import summary
+from shared.domain.states import JobState
 from tests.fact_builders import (
     JOB,
     cancelled,
@@ -61,6 +62,41 @@ def test_a_worker_of_an_earlier_placement_does_not_complete_the_job() -> None:
     world = running()
     world.tell(preempted(), started(place="pl-2"))
     assert world.tell(worker_stopped(place="pl-1")) == []
+
+
+@pytest.mark.parametrize("at", [60, 90])
+def test_a_job_whose_worker_completed_before_its_node_was_lost_is_complete(at: float) -> None:
+    """Its report comes after the preemption, even if it is older than that."""
+    world = running()
+    world.tell(preempted(at=70, reason=PreemptReason.NODE_LOST, samples_done=400))
+    [fact] = world.tell(worker_stopped(at=at))
+    assert isinstance(fact, JobCompleted)
+    assert (fact.at, fact.samples_done) == (max(at, 70), 1000)
+    record = world.monitor.state.ledger.jobs[JobId(JOB)]
+    assert (record.state, record.samples_done) == (JobState.COMPLETED, 1000)
+    assert world.monitor.state.ending == {}
+    assert record.runs[-1].samples_to == 400
+    summary(world.monitor.state.ledger)
+
+
+def test_such_a_job_is_complete_while_its_next_placement_comes_up() -> None:
+    world = running()
+    world.tell(preempted(reason=PreemptReason.NODE_LOST), start_ordered(place="pl-2", node_id="another"))
+    assert [type(fact) for fact in world.tell(worker_stopped())] == [JobCompleted]
+
+
+def test_a_completion_that_crosses_a_preemption_ends_the_job() -> None:
+    world = running()
+    world.tell(preempted(at=91, reason=PreemptReason.NODE_LOST), completed(at=90))
+    record = world.monitor.state.ledger.jobs[JobId(JOB)]
+    assert (record.state, world.monitor.state.ledger.void) == (JobState.COMPLETED, 0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED, Outcome.CHECKPOINTED])
+def test_another_end_of_a_lost_worker_ends_no_job(outcome: Outcome) -> None:
+    world = running()
+    world.tell(preempted(reason=PreemptReason.NODE_LOST))
+    assert world.tell(worker_stopped(outcome=outcome)) == []
 
 
 def test_a_stop_on_order_ends_no_job() -> None:

@@ -212,8 +212,7 @@ def test_a_lost_node_that_comes_back_with_its_workers_holds_their_gpus_until_the
     assert kinds(bench.stop(stale, A, Outcome.CHECKPOINTED)) == [StartOrdered]
 
 
-def test_a_completion_that_crosses_the_preemption_by_a_lost_node_leaves_the_job_in_the_queue() -> None:
-    """The monitor heard the worker's end first; by the table of states the end is void."""
+def test_a_job_that_had_completed_before_its_node_was_lost_does_not_start_again() -> None:
     bench = Bench()
     placement = place("p1", a=4)
     bench.start(placement)
@@ -221,4 +220,18 @@ def test_a_completion_that_crosses_the_preemption_by_a_lost_node_leaves_the_job_
     bench.stop(placement, A, Outcome.COMPLETED, samples=1e6)
     end = JobCompleted(at=50.0, job_id=JOB, placement_id=placement.placement_id, samples_done=1e6)
     assert bench.tell(end) == []
-    assert kinds(bench.plan(place("p2", b=4))) == [StartOrdered]
+    refused = only(PlacementRefused, bench.plan(place("p2", b=4)))
+    assert refused.reason == "the job has ended, or was cancelled"
+
+
+def test_a_completion_stops_a_placement_that_comes_up_after_the_node_was_lost() -> None:
+    bench = Bench()
+    placement = place("p1", a=4)
+    bench.start(placement)
+    bench.tell(NodeLost(at=45.0, node_id=A))
+    again = place("p2", b=4)
+    assert kinds(bench.plan(again)) == [StartOrdered]
+    end = JobCompleted(at=50.0, job_id=JOB, placement_id=placement.placement_id, samples_done=1e6)
+    assert only(StopOrdered, bench.tell(end)).placement_id == again.placement_id
+    assert bench.stop(again, B, Outcome.CHECKPOINTED) == []
+    assert bench.core.state.placements == {}
