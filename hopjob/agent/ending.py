@@ -108,7 +108,7 @@ class Ending:
             self.exit(FAILED)
         if self._connection.stop_asked is not None:  # its peers have ended before it, as ordered
             self.stopped()
-        self.report_and_exit("lost", {"reason": reason}, LOST)
+        self.report_and_exit("lost", {"reason": f"it lost a peer: {reason}"}, LOST)
 
     def _save(self, message: dict[str, object]) -> None:
         if self._path:

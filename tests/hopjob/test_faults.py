@@ -288,7 +288,7 @@ def test_an_error_of_the_scripts_own_is_its_failure(tmp_path: Path) -> None:
         assert ranks[1].output().count("Traceback") == 1
         assert "launch.py" not in ranks[1].output()
         assert ranks[0].end() == LOST
-        assert "lost" in ranks[0].last_word()
+        assert ranks[0].last_word()["lost"]["reason"].startswith("it lost a peer: ")
 
 
 def test_ranks_are_lost_when_a_peer_was_killed(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class FailedMessage(msgspec.Struct, frozen=True):
 
 
 class LostMessage(msgspec.Struct, frozen=True):
-    """The script failed because another rank of the gang is gone."""
+    """The script ended by no fault of its own: a rank of its gang, its checkpoints or its GPUs are gone."""
 
     reason: str = ""
 

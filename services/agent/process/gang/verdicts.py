@@ -6,6 +6,7 @@ counts for more than an exit code.
 """
 
 import signal
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -111,7 +112,7 @@ def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
         return Profiled(placement_id, _measured(record.times))
     failed = [rank for rank in record.faults if isinstance(rank.message, FailedMessage)]
     if failed or (record.faults and not record.stopping):
-        return _fault_report(record, _root_cause(failed or record.faults))
+        return _fault_report(record, _root_cause(failed or record.faults), ranks)
     said = [rank.message for rank in ranks if isinstance(rank.message, StoppedMessage | CompletedMessage)]
     samples = next((message.samples for message in said if message.samples is not None), None)
     completed = any(isinstance(message, CompletedMessage) for message in said)
@@ -137,10 +138,10 @@ def _measured(times: ProfiledMessage) -> Measured:
     )
 
 
-def _fault_report(record: WorkerRecord, rank: RankRecord) -> Failed | Interrupted:
+def _fault_report(record: WorkerRecord, rank: RankRecord, ranks: list[RankRecord]) -> Failed | Interrupted:
     end = rank.end or ProcessEnd()
     placement_id = record.order.placement_id
-    reason = "\n".join([_reason(rank, end), *end.lines])
+    reason = "\n".join([_reason(rank, end), *_early_peers(rank, ranks), *end.lines])
     if _own_fault(rank, end):
         too_large = _too_large(rank)
         return Failed(
@@ -153,6 +154,14 @@ def _fault_report(record: WorkerRecord, rank: RankRecord) -> Failed | Interrupte
             whole_workload=too_large,
         )
     return Interrupted(placement_id, reason, record.samples_saved, end.code, end.signal)
+
+
+def _early_peers(rank: RankRecord, ranks: list[RankRecord]) -> Iterator[str]:
+    """The first rank that had ended without an error, where another lost a peer: that may be why."""
+    if type(rank.message) is LostMessage:
+        early = next((one.number for one in ranks if one.ended_well), None)
+        if early is not None:
+            yield f"rank {early} had ended before, without an error"
 
 
 def _root_cause(faults: list[RankRecord]) -> RankRecord:
@@ -215,6 +224,6 @@ def _ending_text(message: LastMessage) -> str:
         case EndedMessage(reason=reason):
             return f"was ended: {reason}"
         case LostMessage(reason=reason):
-            return f"lost a peer: {reason[:REASON_MAX]}"
+            return f"was interrupted: {reason[:REASON_MAX]}"
         case _:
             return "ended"

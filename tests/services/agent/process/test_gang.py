@@ -109,6 +109,20 @@ def test_a_good_end_lets_the_others_go_on() -> None:
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
+def test_a_lost_peer_that_had_ended_without_an_error_is_named() -> None:
+    gang = a_gang()
+    gang.begin()
+    gang.ended(1, CLEAN)
+    gang.heard(0, messages.LostMessage("it lost a peer: connection closed"))
+    last = last_of(gang.ended(0, ProcessEnd(code=75, lines=("step 20",))))
+    assert isinstance(last, Interrupted)
+    assert last.reason.splitlines() == [
+        "rank 0 was interrupted: it lost a peer: connection closed",
+        "rank 1 had ended before, without an error",
+        "step 20",
+    ]
+
+
 def test_a_rank_s_own_failure_is_reported_rather_than_its_peer_s_lost_connection() -> None:
     gang = trained()
     gang.heard(0, messages.LostMessage("connection closed by peer"))

@@ -163,7 +163,7 @@ async def test_a_measurement_starts_without_an_order_to_train() -> None:
     [
         (("print=a", "print=b", "exit=3"), Failed, "rank 0 ended with exit code 3\na\nb"),
         (("raise",), Failed, "rank 0 failed: ValueError: no such layer"),
-        (("lost",), Interrupted, "rank 0 lost a peer: Connection reset by peer"),
+        (("lost",), Interrupted, "rank 0 was interrupted: Connection reset by peer"),
         ((f"kill={signal.SIGKILL}",), Interrupted, "rank 0 was ended by SIGKILL"),
         ((f"kill={signal.SIGSEGV}",), Interrupted, "rank 0 was ended by SIGSEGV"),
         (("exit=0",), Interrupted, "rank 0 ended with exit code 0, but did not report its end"),
