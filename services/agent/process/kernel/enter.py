@@ -65,7 +65,7 @@ if __name__ == "__main__":
         main()
     except (OSError, ValueError, IndexError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        what = getattr(error, "filename", None) or (sys.argv[2:] or ["an empty command"])[0]
+        what = os.fsdecode(getattr(error, "filename", None) or (sys.argv[2:] or ["an empty command"])[0])
         sys.stderr.write(f"hopyard: cannot be started: {what}: {why}\n")
         sys.stderr.flush()
         os._exit(CANNOT_START)

@@ -200,7 +200,8 @@ async def test_a_rank_that_is_gone_ends_its_gang() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("/no/such/python", "script.py"), ("/no/such/program",), ("",), ("a\0b",)]
+    "command",
+    [("/no/such/python", "script.py"), ("/no/such/program",), ("no-such-program",), ("",), ("a\0b",)],
 )
 async def test_a_command_that_cannot_be_started_fails_with_the_reason(command: tuple[str, ...]) -> None:
     async with running_node() as node:
@@ -208,6 +209,7 @@ async def test_a_command_that_cannot_be_started_fails_with_the_reason(command: t
         last = await node.ended()
         assert isinstance(last, Failed)
         assert "cannot be started" in last.reason
+        assert "b'" not in last.reason
         await node.trained(order("iterations=1", name="p2"))  # the others run on
         assert isinstance(await node.ended(order(name="p2").placement_id), Completed)
 
