@@ -144,7 +144,7 @@ class Process:
             if not self.attached:  # the files in the folder are the script's own
                 return 0.0
             self.ending.report_and_exit(
-                "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
+                "lost", {"reason": f"the checkpoints cannot be read: {type(error).__name__}: {error}"}, LOST
             )
         return float(samples_of(names[0])) if names else 0.0
 

@@ -56,7 +56,7 @@ class TrainingState:
             self._found = self._newest(self._root)
         except (OSError, MemoryError, RuntimeError) as error:  # perhaps readable later or elsewhere
             self._process.ending.report_and_exit(
-                "lost", {"reason": f"the checkpoints cannot be read: {error!r}"}, LOST
+                "lost", {"reason": f"the checkpoints cannot be read: {type(error).__name__}: {error}"}, LOST
             )
         if self._found is not None:
             self._load_model(self._found[1])
