@@ -114,9 +114,14 @@ class Process:
             self.ending.report_and_exit("failed", {"reason": orders.WITHOUT_ATTACH}, FAILED)
         if self.progress is None and self.attached:  # it has not called `attach`: what never began cannot end
             self.meet(self.ending.samples, elastic=True, joins=False)
-        if self.progress is not None and not self.training_over and self.order.goal is not None:
-            self._ended_early(self.samples, self.order.goal)
+        goal = self.order.goal
+        if self.progress is not None and goal is not None and self._is_early(goal):
+            self._ended_early(self.samples, goal)
         self.ending.report_and_exit("completed", {"samples": self.samples})
+
+    def _is_early(self, goal: float) -> bool:
+        """Whether the script left its training loop; a trainer's may end by the trainer's own settings."""
+        return not self.training_over or (self.samples < goal and not self.order.copy)
 
     def _ended_early(self, samples: float, goal: float) -> None:
         """Say what a script that leaves its training loop may not know; it is stopped if it was to stop."""

@@ -515,6 +515,8 @@ class WorkerStopped(WorkerEvent, frozen=True, kw_only=True, tag="worker.stopped"
     """signal that ended that process"""
     final: bool = False
     """true: the job would fail every time on this GPU type, for instance for want of memory"""
+    samples_trained: Amount | None = None
+    """samples after which a script ended by itself with fewer than its job's; the rest counts as done"""
 
 
 # ---- services ---------------------------------------------------------------------------------------

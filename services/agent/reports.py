@@ -111,6 +111,10 @@ def _stopped(worker: Worker, report: LastReport, now: float) -> WorkerStopped:
     )
     if isinstance(report, NotStarted):
         return structs.replace(end, reason=f"cannot be started: {report.reason}")
+    if isinstance(report, Completed) and report.samples_trained is not None:
+        early = f"{report.samples_trained:.0f} of {order.spec.samples:.0f} samples"
+        reason = f"its script ended by itself after {early}"
+        return structs.replace(end, reason=reason, samples_trained=report.samples_trained)
     if worker.profiles or not isinstance(report, Failed | Interrupted):
         return end
     final = isinstance(report, Failed) and report.lasting

@@ -126,10 +126,14 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """The worker is gone, and has done all samples of the job, or of its copy (`StartOrdered.until`)."""
+    """The worker is gone, and has done all samples of the job, or of its copy (`StartOrdered.until`).
+
+    `samples_trained`: those after which its script ended by itself; None: it did not.
+    """
 
     placement_id: PlacementId
     samples_done: float
+    samples_trained: float | None = None
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -201,7 +201,7 @@ def _execution(known: Executions, running: RunningPlacement, end: WorkerStopped)
         return None
     seconds = (end.at if running.stopped_at is None else running.stopped_at) - running.began_at
     samples_from = order.samples_done if running.samples_restored is None else running.samples_restored
-    samples = end.samples_done - samples_from
+    samples = (end.samples_done if end.samples_trained is None else end.samples_trained) - samples_from
     if seconds <= 0 or samples <= 0:
         return None
     fingerprint = order.spec.workload.fingerprint

@@ -38,6 +38,14 @@ def test_a_restart_changes_nothing(tmp_path: Path, script: str) -> None:
     assert min(one["samples"] for one in after.said("observed")) > done, "its progress goes on too"
 
 
+def test_a_trainer_that_ends_by_its_own_settings_says_so(tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run(SCRIPTS / "masks.py", HOPJOB_SAMPLES=2 * SAMPLES, HOPJOB_BATCH_SIZE=8)
+        assert rank.end() == 0, rank.output()
+        assert rank.said("completed")[0]["samples"] == SAMPLES
+        assert f"the script ended by itself after {SAMPLES} of {2 * SAMPLES} samples" in rank.output()
+
+
 def test_the_ordered_rate_is_that_of_all_optimizers(tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         [rank] = agent.run(SCRIPTS / "gan.py", HOPJOB_SAMPLES=400, HOPJOB_LEARNING_RATE=0.005)

@@ -367,6 +367,8 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
         _save(ledger, fact)
     if stopped is not None and is_present(stopped, fact.placement_id):
         _end_copy(stopped, fact.node_id, fact.at, saved=fact.outcome in WELL)
+        if stopped.present is not None and fact.leads and fact.samples_trained is not None:
+            stopped.present.trained, stopped.reason = fact.samples_trained, fact.reason
     if fact.outcome in BROKEN:
         _break(ledger, fact)
     known = ledger.nodes.get(fact.node_id)

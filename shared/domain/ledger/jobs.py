@@ -169,7 +169,7 @@ def _close(record: JobRecord, at: float) -> None:
     run = record.runs[-1]
     assert run.ended_at is None, "a run ends once"
     run.ended_at = max(at, run.started_at)
-    run.samples_to = record.samples_done
+    run.samples_to = record.samples_done if run.trained is None else run.trained
     run.copies = record.tally.by_copy()
     record.run_s += run.ended_at - run.started_at
 

@@ -40,6 +40,8 @@ class Run(msgspec.Struct, kw_only=True):
     ended_at: float | None = None
     samples_to: float | None = None
     """samples that count at its end: those in its last checkpoint"""
+    trained: float | None = None
+    """samples after which its script ended by itself; None: it did not"""
     share: float = 1.0
     """share of its GPUs' time, by the newest plan"""
     throughput: float | None = None

@@ -181,6 +181,14 @@ def test_the_answer_to_a_late_stop_is_the_fact_that_was_published() -> None:
     assert only(bench.tell(stop()), WorkerStopped).event_id == end.event_id
 
 
+def test_the_end_of_a_script_that_ended_by_itself_says_after_how_many_samples() -> None:
+    bench = Bench()
+    up(bench)
+    end = only(bench.tell(Completed(P1, 1_000.0, samples_trained=320.0)), WorkerStopped)
+    assert (end.outcome, end.samples_done, end.samples_trained) == (Outcome.COMPLETED, 1_000.0, 320.0)
+    assert end.reason.startswith("its script ended by itself after 320 of ")
+
+
 def test_gpus_are_free_only_when_the_end_is_in_the_stream() -> None:
     bench = Bench(gpus=1)
     up(bench)

@@ -5,7 +5,7 @@ import pytest
 
 from schemas.accuracy import Execution
 from schemas.base import Event
-from schemas.events import JobProfiled, Outcome, PreemptReason
+from schemas.events import JobProfiled, Outcome, PreemptReason, WorkerStopped
 from schemas.ids import Fingerprint, GpuType
 from schemas.jobs import Workload
 from schemas.measurements import DataMode, TimeModules
@@ -84,6 +84,13 @@ def test_a_job_that_ran_to_its_end_is_measured_from_its_gang_on() -> None:
     execution = one(*whole_life())
     assert (execution.measured, execution.seconds, execution.at) == (10.0, 100.0, 20.0)
     assert (execution.estimated, execution.layer, execution.error) == (10.0, Layer.THEORY, 0.0)
+
+
+def test_samples_that_a_script_left_out_are_not_measured() -> None:
+    *life, end, _ = whole_life()
+    assert isinstance(end, WorkerStopped)
+    execution = one(*life, msgspec.structs.replace(end, samples_trained=200.0))
+    assert execution.measured == 2.0
 
 
 def test_writing_the_checkpoint_is_no_running() -> None:

@@ -48,6 +48,17 @@ def test_the_times_of_all_states_of_a_job_are_recorded() -> None:
     )
 
 
+def test_a_job_whose_script_ended_by_itself_is_complete_and_says_so() -> None:
+    early = msgspec.structs.replace(worker_stopped(at=120, reason="its script ended"), samples_trained=320.0)
+    record = job(joined(), *in_queue(), start_ordered(), started(at=20), early, completed(at=120))
+    assert (record.state, record.samples_done, record.reason) == (
+        JobState.COMPLETED,
+        1000.0,
+        "its script ended",
+    )
+    assert record.runs[-1].samples_to == 320.0
+
+
 def test_a_job_waits_from_its_submission_until_it_starts() -> None:
     assert job(submitted(at=5), profiled(at=30), queued(at=31), started(at=50)).wait_s(now=80) == 45
 

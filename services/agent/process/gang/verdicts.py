@@ -118,7 +118,9 @@ def verdict(record: WorkerRecord, ranks: list[RankRecord]) -> LastReport:
     completed = any(isinstance(message, CompletedMessage) for message in said)
     if completed or not (said or record.stopping or record.killed):
         whole = order.spec.samples if order.until is None else order.until
-        return Completed(placement_id, max(whole, samples or 0.0))
+        counted = order.until is None and all(rank.attached for rank in ranks)
+        early = counted and samples is not None and samples < whole
+        return Completed(placement_id, max(whole, samples or 0.0), samples if early else None)
     samples_saved = record.samples_saved if samples is None else samples
     if record.stopping:
         return Stopped(placement_id, order.samples_done if samples_saved is None else samples_saved)

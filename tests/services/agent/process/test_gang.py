@@ -300,6 +300,12 @@ def test_a_rigid_script_that_was_complete_before_the_order_to_stop_stays_so() ->
     assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0)
 
 
+def test_of_an_elastic_script_that_ends_by_itself_it_is_reported_after_how_many_samples() -> None:
+    gang = trained(order())
+    gang.heard(0, messages.CompletedMessage(samples=320.0))
+    assert last_of(gang.ended(0, CLEAN)) == Completed(P1, 1_000.0, samples_trained=320.0)
+
+
 def test_an_elastic_script_may_complete_after_an_order_to_stop() -> None:
     gang = trained(order())
     gang.heard(0, messages.Hello(P1, 0, 1, attached=True))
