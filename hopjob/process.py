@@ -102,9 +102,12 @@ class Process:
             self.rigid.watch()
 
     def script_ended(self, code: int) -> None:
-        """Let the script end as Python would, report its end with this exit code, and exit."""
+        """Let the script end as Python would, report its end with this exit code, and exit.
+
+        A process that the script has forked and that comes to the script's end reports nothing.
+        """
         self.ending.end_script()
-        if code:
+        if code or not self.ending.is_own:
             self.ending.exit(code)
         if self.profile is not None:
             self.profile.script_ended()
@@ -137,7 +140,7 @@ class Process:
 
     def _ended_by_itself(self) -> None:
         """Report completion if training is over, as a script exits that `python -m hopjob` did not run."""
-        if self.training_over and os.getpid() == self.ending.pid:
+        if self.training_over and self.ending.is_own:
             self.ending.report("completed", {"samples": self.samples})
 
     def _saved_samples(self) -> float:

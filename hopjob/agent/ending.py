@@ -43,9 +43,14 @@ BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 class Ending:
     def __init__(self, connection: Connection, path: str, *, ranks: int) -> None:
         self._connection, self._path, self._ranks = connection, path, ranks
-        self.pid = os.getpid()
+        self._pid = os.getpid()
         self.samples = 0.0
         """samples in the newest checkpoint, for a process that is stopped where it cannot save"""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process is the rank, and none that its script has forked."""
+        return os.getpid() == self._pid
 
     def end_script(self) -> None:
         """Do what Python does when its script is over, short of tearing torch down.
@@ -78,7 +83,7 @@ class Ending:
         for stream in (sys.stdout, sys.stderr, sys.__stderr__):
             with contextlib.suppress(Exception):
                 stream.flush()  # type: ignore[union-attr] # a closed stream is None
-        multiprocessing = sys.modules.get("multiprocessing")
+        multiprocessing = sys.modules.get("multiprocessing") if self.is_own else None
         for child in multiprocessing.active_children() if multiprocessing is not None else ():
             child.kill()  # loaders' workers would take seconds to notice
         os._exit(code)
@@ -95,7 +100,7 @@ class Ending:
             before(kind, error.with_traceback(trace), trace)
             if isinstance(sys.stderr, io.StringIO) and sys.__stderr__ is not None:
                 sys.__stderr__.write(sys.stderr.getvalue())  # torch.distributed wanted to add its prefix
-            if os.getpid() == self.pid:
+            if self.is_own:
                 self.raised(error)
 
         sys.excepthook = hook

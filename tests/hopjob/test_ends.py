@@ -33,6 +33,13 @@ if __name__ == "__main__":
     process.start()
     process.join()
 """
+FORKS = """
+import os, time
+child = os.fork()
+if child:
+    print("the fork has ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    time.sleep(600)
+"""
 
 
 @pytest.mark.parametrize("forks", [False, True])
@@ -98,6 +105,17 @@ def test_a_script_that_ends_before_it_attaches_begins_first(tmp_path: Path, worl
         go(ranks)
         assert [rank.end() for rank in ranks] == [0] * world
         assert all(rank.said("completed") for rank in ranks)
+
+
+def test_a_process_that_a_script_forks_does_not_report_the_script_s_end(tmp_path: Path) -> None:
+    """Its report would be found when the rank is killed, whose job would then be complete."""
+    (tmp_path / "forks.py").write_text(FORKS)
+    with Agent(tmp_path) as agent:
+        [rank] = agent.run("forks.py")
+        until(lambda: "the fork has ended with 0" in rank.output())
+        assert kill([rank]) == [-signal.SIGKILL]
+        assert not rank.last.exists()
+        assert rank.said("completed") == []
 
 
 def test_a_script_that_hangs_in_an_exit_handler_can_be_killed(tmp_path: Path) -> None:
