@@ -1,6 +1,5 @@
 """Options that several commands share, worded once."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -10,9 +9,10 @@ import msgspec
 import typer
 
 from hopyard.actions import completion
-from hopyard.failures import Invalid
+from hopyard.failures import Failure, Invalid
 from schemas.scenarios import PolicyChange
 from schemas.settings import SEED_MOST, Settings
+from shared.runtime import outputs
 
 T = TypeVar("T")
 
@@ -109,9 +109,17 @@ def _is_typed(context: typer.Context, parameter: str) -> bool:
 
 
 def writable(file: Path | None) -> Path | None:
-    """Raises Invalid if the file's folder does not exist, before any work is done."""
-    if file is not None and not os.access(file.parent, os.X_OK):
+    """Before any work is done: raises Invalid if there is no such folder, and Failure if it takes no file."""
+    if file is None:
+        return None
+    if str(file) == "-":
+        raise Invalid("- would be a file of this name; stdout is /dev/stdout")
+    if not file.parent.is_dir():
         raise Invalid(f"{file}: there is no folder {file.parent}")
+    try:
+        outputs.check(file)
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from None
     return file
 
 
@@ -226,9 +234,10 @@ def chosen(text: str | None, there: Mapping[str, T], usual: Sequence[str]) -> li
 def one_or_more(option: str, text: str | None, there: Sequence[str]) -> tuple[str, ...]:
     """Names with commas between them; none without a text. Raises Invalid for one there is not."""
     names = () if text is None else tuple(_parts(text))
-    unknown = [name for name in names if name not in there]
-    if unknown or (text is not None and not names):
-        raise Invalid(f"{option}: {', '.join(unknown) or 'nothing'} is none of {', '.join(there)}")
+    if text is not None and not names:
+        raise Invalid(f"{option} is empty; there are {', '.join(there)}")
+    if unknown := [name for name in names if name not in there]:
+        raise Invalid(f"{option}: {', '.join(unknown)} is none of {', '.join(there)}")
     return names
 
 

@@ -1,7 +1,6 @@
 """simulate, scenarios: runs in virtual time, and what there is to run."""
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +30,7 @@ from schemas.problems import NOT_SAVED
 from schemas.results import RunResult
 from schemas.scenarios import ScenarioFile
 from schemas.settings import Settings
-from shared.runtime.disk import make_folder
+from shared.runtime.disk import check_folder, make_folder
 from shared.runtime.outputs import opened
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def simulate(
             "--dump-problems",
             metavar="DIR",
             parser=folder_path,
-            help="Save the problem of every plan in this folder.",
+            help="Save the problem of every plan in this folder, which has none yet.",
         ),
     ] = None,
 ) -> None:
@@ -113,7 +112,7 @@ def simulate(
     if dump_problems is not None:
         settings = chosen.settings | {"dump_problems": str(dump_problems.absolute())}
         chosen = msgspec.structs.replace(chosen, settings=settings)
-        _check_writable(dump_problems)
+        _check_takes_problems(dump_problems)
     audit = Audit() if audited else None
     result = _streamed(chosen, policy, seed, events_file, audit)
     show_result(result, as_json=as_json, out=out)
@@ -125,14 +124,18 @@ def simulate(
         raise Failure(f"{dump_problems} lacks problems: {unsaved[0]}")
 
 
-def _check_writable(folder: Path) -> None:
-    """Make the folder. Raises Failure if it takes no file: the run goes on where problems cannot be saved."""
+def _check_takes_problems(folder: Path) -> None:
+    """Make the folder. Raises Failure if it takes no file, or has problems, which nothing would tell apart.
+
+    The run itself goes on where problems cannot be saved.
+    """
     try:
         make_folder(folder)
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            file.write(b"x")
+        check_folder(folder)
     except OSError as error:
         raise Failure(f"{folder}: {error.strerror or error}") from None
+    if any(folder.glob("*.json.gz")):
+        raise Failure(f"{folder} has the problems of another run: delete them, or name another folder")
 
 
 def _say_who_waits(result: RunResult) -> None:

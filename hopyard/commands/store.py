@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hopyard.api.ask import ask
-from hopyard.commands.options import AsJson, folder_path
+from hopyard.commands.options import AsJson, folder_path, writable
 from hopyard.failures import Failure, Invalid
 from hopyard.show.tables import facts_table
 from hopyard.show.terminal import show
@@ -32,7 +32,9 @@ class Exported(Message, frozen=True, kw_only=True):
 
 @store.command("export")
 def export(
-    file: Annotated[Path, typer.Argument(dir_okay=False, metavar="FILE", help="File to write.")],
+    file: Annotated[
+        Path, typer.Argument(dir_okay=False, metavar="FILE", callback=writable, help="File to write.")
+    ],
     *,
     as_json: AsJson = False,
 ) -> None:

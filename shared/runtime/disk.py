@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,12 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename is None:
             error.filename = str(path)
         raise
+
+
+def check_folder(folder: Path) -> None:
+    """Raise OSError if the folder takes no file now."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        file.write(b"x")
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:

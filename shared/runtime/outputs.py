@@ -1,6 +1,7 @@
 """Writes files that a user named: the whole of a file or nothing. Links stay links, pipes and devices too."""
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shared.runtime import owner_only
-from shared.runtime.disk import naming
+from shared.runtime.disk import check_folder, naming
 
 OPEN_ELSEWHERE = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd", "/proc")
 """places of files that some program has open: it would not see a new one"""
@@ -24,6 +25,15 @@ def place_of(path: Path) -> Path | None:
     except FileNotFoundError:
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path)) if stat.S_ISREG(there.st_mode) else None
+
+
+def check(path: Path) -> None:
+    """Raise OSError if the file could not be written now. What is there stays as it is."""
+    place = place_of(path)
+    if place is not None and not _is_fixed(place):
+        check_folder(place.parent)
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 @contextlib.contextmanager

@@ -50,7 +50,11 @@ def test_a_disk_that_gets_full_makes_the_command_fail_after_its_result(
 
 
 def test_problems_are_saved(hopyard: Hopyard, tmp_path: Path) -> None:
-    assert simulated(hopyard, tmp_path / "new" / "problems").code == 0
-    assert {path.name.partition("-")[2][:5] for path in (tmp_path / "new" / "problems").iterdir()} >= {
-        "first"
-    }
+    folder = tmp_path / "new" / "problems"
+    assert simulated(hopyard, folder).code == 0
+    saved = {path.name for path in folder.iterdir()}
+    assert {name.partition("-")[2][:5] for name in saved} >= {"first"}
+    ran = simulated(hopyard, folder)
+    assert (ran.code, ran.out) == (1, "")
+    assert said(ran) == f"{folder} has the problems of another run: delete them, or name another folder"
+    assert {path.name for path in folder.iterdir()} == saved

@@ -51,7 +51,7 @@ def test_an_export_that_does_not_fit_leaves_the_one_before(hopyard: Hopyard, tmp
     file = tmp_path / "lab.jsonl"
     assert hopyard("store", "export", str(file)).code == 0
     before = file.read_bytes()
-    with full_disk():
+    with full_disk(free_bytes=1):
         ran = hopyard("store", "export", str(file))
     assert (ran.code, ran.err) == (1, f"hopyard: {file}: File too large\n")
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (before, [file])
@@ -74,12 +74,32 @@ def test_a_token_goes_into_the_file_that_a_link_names(hopyard: Hopyard, tmp_path
     assert (link.is_symlink(), place.read_text()[:4]) == (True, "hop_")
 
 
+RUN = ("simulate", "--scenario", "tiny", "--policy", "fifo")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(*RUN, "--out"), (*RUN, "--events"), ("store", "export"), ("backup",), ("node", "discover", "--out")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    hopyard: Hopyard, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with full_disk():
+        ran = hopyard(*words, str(tmp_path / "found"))
+    assert (ran.code, ran.out, ran.err) == (1, "", f"hopyard: {tmp_path}/found: File too large\n")
+    ran = hopyard(*words, str(tmp_path / "gone" / "found"))
+    assert (ran.code, ran.err) == (2, f"hopyard: {tmp_path}/gone/found: there is no folder {tmp_path}/gone\n")
+    ran = hopyard(*words, "-")
+    assert (ran.code, ran.err) == (2, "hopyard: - would be a file of this name; stdout is /dev/stdout\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_result_that_does_not_fit_is_shown_and_leaves_the_one_before(
     hopyard: Hopyard, tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"
     file.write_text("old")
-    with full_disk():
+    with full_disk(free_bytes=1):
         ran = hopyard("scenarios", "--json", "--out", str(file))
     assert ran.code == 1
     assert json.loads(ran.err)["error"]["message"] == f"{file}: File too large"
@@ -98,7 +118,7 @@ def test_a_report_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> Non
 
 def test_a_node_file_that_does_not_fit_is_not_half_there(hopyard: Hopyard, tmp_path: Path) -> None:
     file = tmp_path / "node.yaml"
-    with full_disk():
+    with full_disk(free_bytes=1):
         assert hopyard("node", "discover", "--gpus", "cpu:2", "--out", str(file)).code == 1
     assert not list(tmp_path.iterdir())
 

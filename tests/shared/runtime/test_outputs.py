@@ -119,6 +119,24 @@ def test_a_place_where_nothing_can_be_written_is_named(tmp_path: Path, write: Wr
     assert loop.is_symlink()
 
 
+def test_what_could_not_be_written_is_known_before(tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    outputs.check(path)
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        outputs.check(path)
+    with pytest.raises(FileNotFoundError):
+        outputs.check(tmp_path / "gone" / "result")
+    assert not list(tmp_path.iterdir())
+    path.write_bytes(b"old")
+    outputs.check(path)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_pipe_is_not_opened_by_the_look_at_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    outputs.check(tmp_path / "pipe")
+
+
 @pytest.mark.parametrize("write", WRITERS)
 def test_a_read_only_disk_is_said_of_the_file_and_not_of_its_draft(tmp_path: Path, write: Write) -> None:
     """There even a draft that is not there cannot be deleted."""
