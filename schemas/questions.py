@@ -25,6 +25,8 @@ ARCHIVE = "hopyard.ask.archive"
 
 Limit = Annotated[int, Meta(ge=0, le=1_000_000)]
 """largest number of entries in a reply"""
+JOBS_PER_PAGE = 1_000
+"""jobs at most in a reply to `ListJobs` or `ListSummaries`"""
 
 
 def agent_of(node_id: NodeId) -> str:

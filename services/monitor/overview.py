@@ -17,7 +17,15 @@ from schemas.overview import (
     Which,
 )
 from schemas.plans import Placement
-from schemas.questions import ListPlans, ListRuns, ListSummaries, Refused, ShowPlan, ShowTimeline
+from schemas.questions import (
+    JOBS_PER_PAGE,
+    ListPlans,
+    ListRuns,
+    ListSummaries,
+    Refused,
+    ShowPlan,
+    ShowTimeline,
+)
 from services.monitor.cluster_now import ClusterNow, node_state
 from services.monitor.history import RUNS_KEPT, History, changed
 from services.monitor.reasons import dominant
@@ -26,7 +34,6 @@ from shared.domain.ledger.records import JobRecord, Run
 from shared.domain.metrics import expected_wait_s
 
 CHANGES_AT_MOST = 5_000
-SUMMARIES_AT_MOST = 1_000
 HOLDERS_NAMED = 3
 MEASURABLE_S = 1.0
 """seconds that a run must have lasted before its throughput is computed"""
@@ -98,7 +105,7 @@ def expected_end(record: JobRecord, cluster: ClusterNow) -> float | None:
 def summaries(question: ListSummaries, cluster: ClusterNow) -> SummaryPage:
     chosen, order = _WHICH[question.which]
     found = sorted(filter(chosen, cluster.ledger.jobs.values()), key=order)
-    limit = min(max(question.limit, 1), SUMMARIES_AT_MOST)
+    limit = min(max(question.limit, 1), JOBS_PER_PAGE)
     return SummaryPage(total=len(found), jobs=tuple(_summary(record, cluster) for record in found[:limit]))
 
 

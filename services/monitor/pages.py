@@ -10,13 +10,10 @@ from heapq import nsmallest
 import msgspec
 
 from schemas.ids import JobId
-from schemas.questions import ListJobs
+from schemas.questions import JOBS_PER_PAGE, ListJobs
 from schemas.views import JobSorting
 from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
-
-PAGE_AT_MOST = 500
-"""jobs on a page"""
 
 Place = tuple[float, float, JobId]
 """sort key of a job; a page lists ascending keys"""
@@ -36,7 +33,7 @@ def page_of(question: ListJobs, jobs: Iterable[JobRecord], now: float) -> tuple[
         return PLACES[question.sort](job, now)
 
     after = None if question.after is None else _place(question.after, question.sort)
-    limit = min(max(question.limit, 1), PAGE_AT_MOST)
+    limit = min(max(question.limit, 1), JOBS_PER_PAGE)
     wanted = (job for job in jobs if _is_wanted(job, question) and (after is None or place(job) > after))
     found = nsmallest(limit + 1, wanted, key=place)
     more = len(found) > limit

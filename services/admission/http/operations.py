@@ -11,6 +11,7 @@ from schemas.jobs import JobFile, Name, User
 from schemas.numbers import Number, WholeNumber
 from schemas.output import OutputLine
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
+from schemas.questions import JOBS_PER_PAGE
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
@@ -28,7 +29,6 @@ from schemas.views import (
 )
 from shared.domain.states import JobState
 
-JOBS_PER_PAGE = 1_000
 CHANGES_PER_PAGE = 5_000
 PLANS_PER_PAGE = 50
 NEWEST_MAX = 10_000

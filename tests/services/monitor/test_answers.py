@@ -11,6 +11,7 @@ from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
 from schemas.plans import Layer, Waiting
 from schemas.questions import (
+    JOBS_PER_PAGE,
     EstimateQuestion,
     ExplainJob,
     ListJobs,
@@ -256,10 +257,11 @@ def test_a_page_has_at_least_one_job(limit: int) -> None:
 
 
 def test_a_page_has_a_largest_size() -> None:
-    world = World(*(submitted(f"job-{number}") for number in range(600)))
+    world = World(*(submitted(f"job-{number}") for number in range(JOBS_PER_PAGE + 1)))
     found = page(world, ListJobs(limit=100_000))
-    assert len(found.jobs) == 500
+    assert len(found.jobs) == JOBS_PER_PAGE
     assert found.next is not None
+    assert page(world, ListJobs(limit=JOBS_PER_PAGE)) == found
 
 
 @pytest.mark.parametrize("token", ["", "?", "[1]", '["age", [0, 0, "a"]]', '["newest", [0, 0]]'])

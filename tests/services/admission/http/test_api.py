@@ -14,6 +14,7 @@ from schemas.events import JobProfiled, PolicyChosen
 from schemas.ids import JobId
 from schemas.questions import (
     ADMISSION,
+    JOBS_PER_PAGE,
     PLANNER,
     ExplainJob,
     JudgePolicy,
@@ -349,6 +350,7 @@ async def test_the_user_is_part_of_the_job_and_no_part_of_its_key() -> None:
         ("state=asleep", 422, "$.state[0]"),
         ("state=running,asleep", 422, "$.state[1]"),
         ("limit=0", 422, "$.limit"),
+        (f"limit={JOBS_PER_PAGE + 1}", 422, "$.limit"),
         ("limit=many", 422, "$.limit"),
         ("project=UP", 422, "$.project"),
         ("sort=age", 422, "$.sort"),
