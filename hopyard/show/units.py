@@ -13,6 +13,9 @@ WHOLE_MS = 999.5
 """milliseconds that are a second with three digits"""
 PLACES = 4
 """decimal places of the smallest number that is not written with an exponent"""
+LARGEST_PART = 0.999
+"""the largest share below all that is shown in per cent"""
+ROUNDING = 1e-9
 BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 SHOWN_BELOW = {"s": 100, "m": 100, "h": 48}
 """by unit, the number from which on `brief` takes the next unit"""
@@ -73,7 +76,10 @@ def gpu_counts(counts: Sequence[int]) -> str:
 
 
 def share(value: float | None) -> str:
-    return "" if value is None or not math.isfinite(value) else f"{value:.1%}"
+    """Per cent; what is not the whole is not shown as 100 %."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return f"{LARGEST_PART if LARGEST_PART < value < 1.0 - ROUNDING else value:.1%}"
 
 
 def memory(amount: float) -> str:

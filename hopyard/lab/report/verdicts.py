@@ -133,6 +133,8 @@ def _leaders(best: str, others: Sequence[Distance]) -> list[str]:
 def _below(one: Distance) -> str:
     share = one.difference.mean / one.mean
     percent = f"{share:.0%}" if share >= LEAST_SHARE else "less than 1%"
+    if share < 1.0 and percent == "100%":
+        percent = "more than 99%"
     return f"{percent} below {one.arm} (by {spread(one.difference, marked=False)})"
 
 

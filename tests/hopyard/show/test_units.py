@@ -55,6 +55,11 @@ def test_a_share_is_per_cent() -> None:
     assert share(None) == ""
 
 
+def test_only_the_whole_is_100_per_cent() -> None:
+    assert share(0.99996) == "99.9%"
+    assert [share(whole) for whole in (1.0, 1.0 - 1e-12)] == ["100.0%"] * 2
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0.0, "00:00:00.0"), (59.96, "00:01:00.0"), (3725.25, "01:02:05.2"), (90061.0, "1d 01:01:01.0")],

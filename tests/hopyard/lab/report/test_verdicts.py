@@ -85,6 +85,11 @@ def test_a_small_difference_at_every_seed_is_not_said_to_be_none() -> None:
     assert verdict.text == "hops is best with 8.6 h: less than 1% below fifo (by 0.01 ± 0)"
 
 
+def test_almost_nothing_is_not_said_to_be_nothing() -> None:
+    verdict = of_jct(fifo=(9_000.0, 9_000.0, 9_000.0), hops=(9.0, 9.0, 9.0))
+    assert verdict.text.startswith("hops is best with 9 h: more than 99% below fifo")
+
+
 def test_the_summary_says_which_policy_is_best_in_which_measure() -> None:
     found = verdicts("all", outcomes(fifo=(2.0, 3.0, 4.0), hops=(1.0, 2.1, 2.9)))
     assert in_short(found) == (
