@@ -119,8 +119,16 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.TyperException as misuse:
-            misuse.message = misuse.message.removeprefix(LIBRARY_S_OWN)
+            misuse.message = _in_our_words(misuse)
             raise
+
+
+def _in_our_words(misuse: typer.TyperException) -> str:
+    """The library compares nan with the bounds of an option, and says that it is not below them."""
+    wrong: list[dict[str, object]] = getattr(misuse.__cause__, "errors", list)()
+    if wrong and str(wrong[0]["input"]).lower().lstrip("+-") == "nan":
+        return f"{wrong[0]['input']} is no number."
+    return misuse.message.removeprefix(LIBRARY_S_OWN)
 
 
 def groups_for(words: Sequence[str]) -> Iterable[str]:

@@ -113,12 +113,19 @@ def ps(
     state: Annotated[
         str | None,
         typer.Option(
-            "--state", metavar="STATE,…", help="Only jobs in these states.", autocompletion=completion.states
+            "--state",
+            metavar="STATE,…",
+            help="Only jobs in these states.",
+            autocompletion=completion.states,
         ),
     ] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only jobs that you submitted.")] = False,
-    user: Annotated[str | None, typer.Option("--user", help="Only jobs of this user.")] = None,
-    project: Annotated[str | None, typer.Option("--project", help="Only jobs of this project.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", callback=filled, help="Only jobs of this user.")
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", callback=filled, help="Only jobs of this project.")
+    ] = None,
     sort: Annotated[
         JobSorting,
         typer.Option("--sort", metavar="ORDER", help=f"One of {', '.join(JobSorting)}."),
@@ -126,7 +133,12 @@ def ps(
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most N jobs.")] = 200,
     after: Annotated[
         str | None,
-        typer.Option("--after", metavar="PAGE", help="Continue after a page: the value in its last line."),
+        typer.Option(
+            "--after",
+            metavar="PAGE",
+            callback=filled,
+            help="Continue after a page: the value in its last line.",
+        ),
     ] = None,
     columns: ListColumns = None,
     quiet: Quiet = False,

@@ -206,6 +206,12 @@ def test_a_stack_that_does_not_answer_is_not_waited_for(
     assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
 
 
+@pytest.mark.parametrize("words", ["up --speed nan", "demo --limit -NaN", "bench --scale nan"])
+def test_nan_is_no_number(hopyard: Hopyard, words: str) -> None:
+    ran = hopyard(*words.split())
+    assert (ran.code, f"{words.split()[2]} is no number." in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_an_option_that_is_wrong_is_named_without_the_words_of_a_library(
     hopyard: Hopyard, more: list[str]

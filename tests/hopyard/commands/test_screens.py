@@ -326,6 +326,11 @@ def test_columns_are_chosen_and_ids_alone_are_printed(hopyard: Hopyard, api: Can
         ("nodes -o ,", "-o: no column is named; there are node"),
         ("ps --state queued,asleep", "--state: asleep is none of submitted, profiled"),
         ("nodes --state away", "--state: away is none of alive, draining, lost"),
+        ("ps --state=", "--state is empty; there are submitted, profiled"),
+        ("nodes --state ,", "--state is empty; there are alive"),
+        ("ps --project=", "--project is empty"),
+        ("ps --user=", "--user is empty"),
+        ("ps --after=", "--after is empty"),
         ("ps --watch --json", "--watch shows a table"),
     ],
 )
