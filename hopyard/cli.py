@@ -29,6 +29,7 @@ COMPLETE = "_HOPYARD_COMPLETE"
 """a variable that the completion of a shell sets"""
 LIBRARY_S_OWN = "Value error, "
 """before the message of an error that a parser of an option raised"""
+EMPTY = "it is empty."
 OF_FILES = frozenset(
     {
         *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO),
@@ -124,10 +125,13 @@ class Commands(TyperGroup):
 
 
 def _in_our_words(misuse: typer.TyperException) -> str:
-    """The library compares nan with the bounds of an option, and says that it is not below them."""
+    """The library says of nan that it exceeds the largest value, and of an empty name that it is a folder."""
     wrong: list[dict[str, object]] = getattr(misuse.__cause__, "errors", list)()
-    if wrong and str(wrong[0]["input"]).lower().lstrip("+-") == "nan":
-        return f"{wrong[0]['input']} is no number."
+    given = str(wrong[0]["input"]) if wrong else None
+    if given == "" or misuse.message.startswith("file '' "):
+        return EMPTY
+    if given is not None and given.lower().lstrip("+-") == "nan":
+        return f"{given} is no number."
     return misuse.message.removeprefix(LIBRARY_S_OWN)
 
 

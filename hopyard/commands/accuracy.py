@@ -7,7 +7,7 @@ import typer
 
 from hopyard.api.ask import ask
 from hopyard.api.connect import clock_here
-from hopyard.commands.options import AsJson, Out
+from hopyard.commands.options import AsJson, Out, filled
 from hopyard.failures import Invalid
 from hopyard.show.columns import Listing
 from hopyard.show.tables import figures_table
@@ -19,16 +19,25 @@ from schemas.questions import ShowAccuracy
 from shared.domain.accuracy import KEYS, PERIOD_S, SHORTEST_S
 
 TIMEOUT_S = 30.0
+LONGEST_S = 1e9
 
 
 def accuracy(
     *,
     by: Annotated[
         str,
-        typer.Option("--by", metavar="KEYS", help=f"Group by these: {', '.join(KEYS)}; several with commas."),
+        typer.Option(
+            "--by",
+            metavar="KEYS",
+            callback=filled,
+            help=f"Group by these: {', '.join(KEYS)}; several with commas.",
+        ),
     ] = "layer",
     shortest: Annotated[
-        float, typer.Option("--shortest", min=0, help="Leave out runs shorter than this, in seconds.")
+        float,
+        typer.Option(
+            "--shortest", min=0, max=LONGEST_S, help="Leave out runs shorter than this, in seconds."
+        ),
     ] = SHORTEST_S,
     as_json: AsJson = False,
     out: Out = None,
@@ -50,6 +59,8 @@ def accuracy(
     times = Times(clock_here()) if "hour" in keys else None
     if report.overall is None and not as_json:
         say(f"no placement that can be compared has run for {shortest:g} s of cluster time yet (--shortest)")
+        if out is None and not report.rows:
+            return
     show(report, accuracy_table(report, times or Times(None)), as_json=as_json, out=out, times=times)
 
 

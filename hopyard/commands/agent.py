@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import gpus_of
+from hopyard.commands.options import filled, gpus_of
 from hopyard.failures import Invalid
 from hopyard.show.terminal import say
 
@@ -26,7 +26,10 @@ def agent(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NODE", help="Id of the node. Default: the host name.")
+        str | None,
+        typer.Option(
+            "--name", metavar="NODE", callback=filled, help="Id of the node. Default: the host name."
+        ),
     ] = None,
     address: Annotated[
         str | None,

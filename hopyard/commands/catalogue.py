@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hopyard.actions import completion
-from hopyard.commands.options import AsJson
+from hopyard.commands.options import AsJson, filled
 from hopyard.show.terminal import put, show_json
 
 
@@ -29,6 +29,7 @@ def catalogue(
         typer.Option(
             "--scenario",
             metavar="NAME|FILE",
+            callback=filled,
             help="Add the entries of this scenario.",
             autocompletion=completion.scenarios,
         ),

@@ -9,7 +9,7 @@ import typer
 from hopyard.actions import completion
 from hopyard.api.client import Client, LoggedEvent
 from hopyard.api.connect import call
-from hopyard.commands.options import Api, named
+from hopyard.commands.options import Api, filled, named
 from hopyard.failures import Invalid
 from hopyard.show.events import fact_line, plain_line
 from hopyard.show.terminal import put_line, say, show_line
@@ -30,7 +30,7 @@ def events(
     job: Annotated[
         str | None,
         typer.Argument(
-            metavar="[JOB]",
+            metavar="JOB",
             callback=named,
             help="Only facts about this job.",
             show_default=False,
@@ -43,7 +43,9 @@ def events(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Begin this long ago (30m, 2h), or at a date."),
+        typer.Option(
+            "--since", metavar="TIME", callback=filled, help="Begin this long ago (30m, 2h), or at a date."
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing as facts come in.")] = False,
     after: Annotated[int, typer.Option("--after", min=0, help="Begin after this sequence number.")] = 0,
@@ -60,7 +62,7 @@ def events(
 
     $ hopyard events --tail 20
     $ hopyard events job-17 --since 2h
-    $ hopyard events --follow --json | jq 'select(.event.fact == "plan.published").event.gap'
+    $ hopyard events --follow --json | jq '.event.gap // empty'
     """
 
     async def print_all(client: Client, lines: Callable[..., AsyncIterator[LoggedEvent]]) -> None:

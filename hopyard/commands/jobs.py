@@ -22,6 +22,7 @@ from hopyard.commands.options import (
     Quiet,
     Watching,
     chosen,
+    file_path,
     filled,
     one_or_more,
 )
@@ -48,6 +49,7 @@ def submit(
         list[Path],
         typer.Argument(
             metavar="FILE",
+            parser=file_path,
             help="A job file, YAML or JSON; - is stdin.",
             show_default=False,
         ),

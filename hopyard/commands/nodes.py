@@ -17,6 +17,7 @@ from hopyard.commands.options import (
     Quiet,
     Watching,
     chosen,
+    filled,
     gpus_of,
     named,
     one_or_more,
@@ -134,7 +135,10 @@ def discover(
         ),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NODE", help="Id of the node. Default: the host name.")
+        str | None,
+        typer.Option(
+            "--name", metavar="NODE", callback=filled, help="Id of the node. Default: the host name."
+        ),
     ] = None,
     file: Annotated[
         Path | None,
@@ -167,7 +171,7 @@ def discover(
 @node.command()
 def admit(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NODE]", callback=named, help="Id that the node will have.")
+        str | None, typer.Argument(metavar="NODE", callback=named, help="Id that the node will have.")
     ] = None,
     *,
     whichever: Annotated[
@@ -184,7 +188,7 @@ def admit(
     to the node, into a file that only its owner can read, for `hopyard agent
     --credentials`. They are valid once this command ends; asked again, they are the same.
 
-    $ hopyard node admit gpu-1 | ssh gpu-1 'umask 077; cat > /etc/hopyard/nats.json'
+    $ hopyard node admit gpu-1 | ssh gpu-1 'umask 077; cat > hopyard.json'
     $ hopyard node admit --any --out ~/.hopyard-agents.json
     """
     from hopyard.local.accounts import admitted, admitted_any, await_taken  # noqa: PLC0415 - brings the services' table

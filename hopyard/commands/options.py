@@ -23,7 +23,7 @@ def _url(text: str | None) -> str | None:
         return text
     try:
         parts = urlsplit(text)
-        meant = parts.scheme in {"http", "https"} and parts.hostname
+        meant = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         meant = False
     if not meant:
@@ -61,10 +61,15 @@ def folder_path(typed: str | Path) -> Path:
     Raises ValueError for a file, and for an empty name, which a script's unset variable leaves: it would be
     the current folder.
     """
-    if typed == "":
-        raise ValueError("the name is empty.")
-    if Path(typed).is_file():
+    if Path(typed).is_file() and typed != "":
         raise ValueError(f"{typed} is a file.")
+    return file_path(typed)
+
+
+def file_path(typed: str | Path) -> Path:
+    """As `folder_path`, for a file."""
+    if typed == "":
+        raise ValueError("it is empty.")
     return Path(typed)
 
 

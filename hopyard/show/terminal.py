@@ -6,11 +6,12 @@ Results go to stdout, everything else to stderr.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from hopyard.failures import KINDS, Failure
 from hopyard.show.tables import result_table
@@ -47,11 +48,13 @@ def console(*, stderr: bool = False) -> Console:
 def put(table: RenderableType) -> None:
     """Print a table on stdout; if that is no terminal, lines have no padding at their end."""
     out = console()
+    whole = isinstance(table, Text) and table.no_wrap  # which rich itself forgets
+    fold: dict[str, Any] = {"no_wrap": True, "overflow": "ignore"} if whole else {}
     if sys.stdout.isatty():
-        out.print(table, crop=False)
+        out.print(table, crop=False, **fold)
         return
     with out.capture() as captured:
-        out.print(table, crop=False)
+        out.print(table, crop=False, **fold)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().removesuffix("\n").split("\n"))
 
 

@@ -172,6 +172,36 @@ def test_an_empty_key_is_refused(hopyard: Hopyard, tmp_path: Path, command: str)
     assert (ran.code, ran.err) == (2, "hopyard: --key is empty\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *(("submit", "FILE"), ("simulate --out", "--out"), ("simulate --trace", "--trace")),
+        *(("solve", "FILE"), ("backup", "FILE"), ("restore", "FILE"), ("store export", "FILE")),
+        *(("up --data", "--data"), ("up --speed", "--speed"), ("config show --file", "--file")),
+    ],
+)
+def test_an_empty_file_name_or_number_is_said_to_be_empty(
+    hopyard: Hopyard, command: str, option: str
+) -> None:
+    ran = hopyard(*command.split(), "")
+    assert (ran.code, f"Invalid value for '{option}': it is empty." in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["catalogue --scenario", "accuracy --by", "events --since", "node discover --name", "agent --name"],
+)
+def test_an_empty_option_is_refused(hopyard: Hopyard, command: str) -> None:
+    ran = hopyard(*command.split(), "")
+    assert (ran.code, ran.err) == (2, f"hopyard: {command.rsplit(maxsplit=1)[-1]} is empty\n")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://127.0.0.1:0", "http://127.0.0.1:x"])
+def test_an_address_with_a_port_that_there_is_not_is_refused(hopyard: Hopyard, url: str) -> None:
+    ran = hopyard("ps", "--api", url)
+    assert (ran.code, ran.err) == (2, f"hopyard: {url} is not a URL such as http://127.0.0.1:8080\n")
+
+
 @pytest.mark.parametrize("seconds", ["inf", "1e308"])
 def test_a_benchmark_has_a_deadline_that_solvers_take(hopyard: Hopyard, seconds: str) -> None:
     assert hopyard("bench", "solver", "--gpus", "64", "--deadline", seconds).code == 2

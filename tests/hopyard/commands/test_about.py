@@ -126,7 +126,7 @@ def test_an_empty_folder_is_not_the_current_one(
     backup.touch()
     ran = hopyard(*command.split(), "")
     assert ran.code == 2
-    assert "the name is empty" in ran.err
+    assert "it is empty" in ran.err
     assert list(tmp_path.iterdir()) == [backup]
 
 

@@ -237,6 +237,16 @@ def asked(kind: Callable[[], object]) -> Callable[..., object]:
     return lambda *_: kind()
 
 
+def test_without_measured_runs_the_accuracy_is_one_line(
+    hopyard: Hopyard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = AccuracyReport(by=("layer",), rows=(), overall=None)
+    monkeypatch.setattr("hopyard.commands.accuracy.ask", asked(lambda: report))
+    ran = hopyard("accuracy")
+    assert (ran.code, ran.out, ran.err[:12]) == (0, "", "no placement")
+    assert json.loads(hopyard("accuracy", "--json").out)["rows"] == []
+
+
 def test_an_hour_of_the_accuracy_is_shown_by_its_beginning(
     hopyard: Hopyard, api: CannedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,16 @@ def test_no_text_gives_the_terminal_orders_or_is_taken_for_markup(capsys: pytest
     assert ran.err.splitlines() == [HARMLESS, HARMLESS, f"hopyard: {HARMLESS}"]
 
 
+def test_a_text_that_does_not_wrap_is_whole_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An address or a path is copied from it."""
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    put(Text("x" * 50, no_wrap=True, overflow="ignore"))
+    assert capsys.readouterr().out == "x" * 50 + "\n"
+
+
 def test_a_line_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
     put_line("x" * 200 + "  y")
     assert capsys.readouterr().out == "x" * 200 + "  y\n"
