@@ -31,15 +31,15 @@ from hopyard.local.credentials import this_user
 from hopyard.show.columns import Listing
 from hopyard.show.jobs import DEFAULT, job_columns, job_table
 from hopyard.show.runs import runs_listing
-from hopyard.show.tables import facts_table
+from hopyard.show.tables import facts_table, services_away
 from hopyard.show.terminal import say, show, show_ids
 from hopyard.show.times import Times
 from hopyard.show.why import preemptions_text, why_text
 from schemas.ids import JobId
 from schemas.overview import RunView
-from schemas.views import JobPage, JobSorting, JobView
+from schemas.views import JobPage, JobSorting, JobView, WhyView
 from shared.domain.idempotency import key_fault
-from shared.domain.states import JobState
+from shared.domain.states import ENDED, JobState
 
 NOT_FOUND = 404
 
@@ -229,14 +229,24 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out 
 
     The reason; its place in the queue; which jobs hold the GPUs that it could
     use, and why they came first; the plan that decided; where it ran before,
-    and for which jobs it was stopped.
+    and for which jobs it was stopped. While a service is away, without which
+    no job begins, that is said too.
 
     $ hopyard why job-17
     $ hopyard why job-17 --json | jq '.holders[].job_id'
     """
-    view, clock = timed(api, lambda client: client.why(JobId(job)))
+
+    async def look(client: Client) -> tuple[WhyView, list[str]]:
+        view = await client.why(JobId(job))
+        if view.state == JobState.RUNNING or view.state in ENDED:
+            return view, []
+        return view, services_away((await client.status()).services)
+
+    (view, away), clock = timed(api, look)
     times = Times(clock)
     show(view, Text(why_text(view, times.moment)), as_json=as_json, out=out, times=times)
+    for one in away:
+        say(f"{one}, so it may wait for that: `hopyard diag` says more")
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:

@@ -149,6 +149,14 @@ def service_texts(services: Iterable[ServiceView]) -> list[str]:
     return texts
 
 
+def services_away(services: Iterable[ServiceView]) -> list[str]:
+    """Services of which no instance works, each with the state of its first."""
+    seen = list(services)
+    working = {one.name for one in seen if one.state is ServiceState.UP}
+    states = {one.name: one.state for one in reversed(seen) if one.name not in working}
+    return [f"{name} is {state}" for name, state in reversed(states.items())]
+
+
 def did_text(service: ServiceView) -> str:
     """What a leading instance of a service did last, and when; empty for an instance that follows."""
     if not service.leads or service.state is not ServiceState.UP:

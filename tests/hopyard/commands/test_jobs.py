@@ -17,9 +17,11 @@ from schemas.views import (
     NodeDrain,
     PolicyChoice,
     PreemptionView,
+    ServiceState,
+    ServiceView,
     WhyView,
 )
-from tests.hopyard.cli_builders import JOB_YAML, job_view, submitted
+from tests.hopyard.cli_builders import JOB_YAML, job_view, status_view, submitted
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi
 
@@ -189,11 +191,37 @@ def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> Non
     )
     api.says("GET /v1/jobs/job-1", job_view(preemptions=(move,)))
     api.says("GET /v1/jobs/job-1/why", why)
+    api.says("GET /v1/status", status_view())
     shown = hopyard("show", "job-1", "--api", api.url).out
     assert "resnet50 on imagenet" in shown
     assert "00:00:30.0 to 00:01:30.0 on a:2, stopped at 0 samples: a node was lost" in shown
     assert "job-1 is queued and does not run." in hopyard("why", "job-1", "--api", api.url).out
     assert json.loads(hopyard("why", "job-1", "--json", "--api", api.url).out)["reason"] == "outweighed"
+
+
+def test_why_names_the_services_that_are_away(hopyard: Hopyard, api: CannedApi) -> None:
+    """A job that waits for the planner to come back was only said to wait for a plan."""
+
+    def service(name: str, state: ServiceState, instance: int = 1) -> ServiceView:
+        return ServiceView(name=name, state=state, since=0.0, at=1.0, instance=instance)
+
+    services = (
+        service("profiler", ServiceState.GONE),
+        service("profiler", ServiceState.UP, 2),
+        service("planner", ServiceState.GONE),
+        service("planner", ServiceState.FAILED, 2),
+        service("placer", ServiceState.STARTING),
+    )
+    api.says("GET /v1/status", status_view(services=services))
+    said = [
+        f"{one}, so it may wait for that: `hopyard diag` says more"
+        for one in ("planner is gone", "placer is starting")
+    ]
+    for state, lines in (("queued", said), ("running", []), ("completed", [])):
+        why = WhyView(job_id=JobId("job-1"), state=state, reason="no-plan-yet", detail="")
+        api.says("GET /v1/jobs/job-1/why", why)
+        ran = hopyard("why", "job-1", "--api", api.url)
+        assert [line for line in ran.err.splitlines() if "times are" not in line] == lines
 
 
 def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:
