@@ -57,6 +57,8 @@ async def run_up(spec: UpSpec, say: Say) -> None:
             say(f"up after {took_s:.1f} s: cluster {cluster_name(stack_spec)} at {stack.api_url}")
             say(f"page for a browser: {on_terminal(stack)}")
             say(f"logs in {spec.data / 'logs'}")
+            if sys.stderr.isatty():
+                say("`hopyard submit FILE` in another terminal submits a job; Ctrl-C stops the stack")
             if spec.cluster is None:
                 say(f"its nodes join by: {_how_to_join(spec, stack)}")
             if spec.data.resolve() != DEFAULT.resolve():

@@ -58,11 +58,19 @@ PROBLEM = b'{"problem":'
 """beginning of the line that says why further ones are missing"""
 
 
+LISTED_BY = {
+    "there is no job ": "`hopyard ps` lists the ids of jobs",
+    "there is no node ": "`hopyard nodes` lists the nodes",
+}
+
+
 class ApiRefusal(Failure):
     """The API understood and said no; `problem` names the field and the reason."""
 
     def __init__(self, problem: Problem) -> None:
-        super().__init__(f"{problem.field}: {problem.detail}" if problem.field else problem.detail)
+        text = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
+        lists = [lists for missing, lists in LISTED_BY.items() if problem.detail.startswith(missing)]
+        super().__init__("; ".join((text, *lists)))
         self.problem = problem
         self.field = problem.field
 

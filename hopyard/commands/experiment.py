@@ -169,7 +169,7 @@ def compare(
     alone.
 
     $ hopyard compare --scenario hops-512 --policies hops,sia,gavel --seeds 5
-    $ hopyard compare --scenario hops-64 --policies hops,./mine.py:Greedy --trace jobs.csv
+    $ hopyard compare --policies hops,./mine.py:Greedy --trace jobs.csv
     $ hopyard compare --scenario hops-64 --policies hops,hops+moving_cost_s=30
     $ hopyard compare --scenario tiny --policies hops,all --seeds 2
     """

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, folder_path
+from hopyard.commands.options import AsJson, folder_path, named
 from hopyard.show.terminal import put_line, say, show_json
 
 
@@ -42,6 +42,8 @@ def restart(
     from hopyard.actions.restart import running_on  # noqa: PLC0415 - as above
     from hopyard.local.stacks import my_folder  # noqa: PLC0415 - as above
 
+    for name in names or ():
+        named(name)
     folder = data or my_folder(Path.cwd(), instead="name its folder by --data")
     running_on(folder)
     say(f"the stack on {folder}")

@@ -199,7 +199,7 @@ def up(
     restarted.
 
     $ hopyard up
-    $ hopyard up --cluster my-cluster.yaml --speed 60 --port 9000 --data /var/lib/hopyard
+    $ hopyard up --cluster mine.yaml --speed 60 --port 9000 --data /srv/hopyard
     $ hopyard up --listen 0.0.0.0:4222
     $ hopyard up --instances 2 --nats 3
     """

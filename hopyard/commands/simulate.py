@@ -85,8 +85,8 @@ def simulate(
     refused, or if the event log breaks a rule of the system.
 
     $ hopyard simulate --scenario hops-64 --policy hops --seed 1
-    $ hopyard simulate --scenario hops-64 --policy fifo --out fifo.json --events fifo.ndjson
-    $ hopyard simulate --scenario tiny --policy hops --policy-at 600:jps --policy-at 1200:hadar
+    $ hopyard simulate --policy fifo --out fifo.json --events fifo.ndjson
+    $ hopyard simulate --scenario tiny --policy-at 600:jps --policy-at 1200:hadar
     """
     from hopyard.actions.scenario import (  # noqa: PLC0415 - brings numpy
         check_policy,

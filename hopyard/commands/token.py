@@ -61,7 +61,7 @@ def create_token(
 
     $ hopyard token create --user ada --out ada.token
     $ hopyard token create --role operator --user bob --days 7
-    $ hopyard token create --role viewer --note grafana --file /etc/hopyard/tokens.json
+    $ hopyard token create --role viewer --note grafana --file tokens.json
     """
     from hopyard.actions.tokens import create, tokens_file  # noqa: PLC0415 - costs --help nothing so
 

@@ -63,7 +63,9 @@ def _lines() -> Show:
 def line(status: RunStatus) -> str:
     """The status in one line."""
     facts = status_facts(status.status)
-    jobs = f"jobs {status.submitted}/{status.total} submitted: {facts['jobs']}"
+    jobs = f"jobs {status.submitted}/{status.total} submitted"
+    if status.status.jobs:
+        jobs += f": {facts['jobs']}"
     parts = [_clock(status), jobs, f"GPUs {facts['GPUs']}", facts["last plan"]]
     return " | ".join(filter(None, parts))
 

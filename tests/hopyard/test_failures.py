@@ -305,9 +305,11 @@ def test_a_file_that_cannot_be_written_after_all_is_a_failure(tmp_path: Path) ->
         write_lines(tmp_path / "gone" / "result", [b"{}"])
 
 
-@pytest.mark.parametrize("command", ["show", "why", "cancel", "logs", "events", "node drain", "node restore"])
+@pytest.mark.parametrize(
+    "command", ["show", "why", "cancel", "logs", "events", "node drain", "node restore", "restart"]
+)
 def test_an_empty_id_is_code_2(hopyard: Hopyard, command: str) -> None:
-    ran = hopyard(*command.split(), "", "--api", NOBODY)
+    ran = hopyard(*command.split(), "", *(() if command == "restart" else ("--api", NOBODY)))
     assert (ran.code, ran.err) == (2, "hopyard: the id is empty\n")
 
 

@@ -15,6 +15,7 @@ from shared.runtime.settings import describe
 from tests.hopyard.cli_builders import job_view, status_view, submitted
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi
+from tests.paths import ROOT
 
 
 def test_version_names_the_parts(hopyard: Hopyard) -> None:
@@ -225,6 +226,18 @@ def test_help_teaches_with_an_example(hopyard: Hopyard, command: str) -> None:
     ran = hopyard(*command.split(), "--help")
     assert ran.code == 0
     assert f"$ hopyard {command.removesuffix(' show')}" in ran.out
+
+
+def test_an_example_is_one_line_of_a_terminal() -> None:
+    """Help breaks longer ones, and what is copied then ends too early."""
+    found = [
+        line.strip()
+        for file in (ROOT / "hopyard" / "commands").glob("*.py")
+        for line in file.read_text().splitlines()
+        if line.strip().startswith("$ ")
+    ]
+    assert found
+    assert max(map(len, found)) <= 78
 
 
 def test_bench_names_the_settings_that_its_simulation_does_not_go_by(

@@ -52,7 +52,11 @@ def test_events_of_a_job_that_there_is_not_are_refused(
         status=404,
     )
     ran = hopyard("events", "job-9", *follow, "--api", api.url)
-    assert (ran.code, ran.out, ran.err) == (1, "", "hopyard: there is no job job-9\n")
+    assert (ran.code, ran.out, ran.err) == (
+        1,
+        "",
+        "hopyard: there is no job job-9; `hopyard ps` lists the ids of jobs\n",
+    )
     assert not any("follow" in query for _, query, _, _ in api.requests)
 
 

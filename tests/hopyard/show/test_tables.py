@@ -202,6 +202,11 @@ def test_the_plain_line_says_clock_jobs_gpus_and_the_last_plan() -> None:
     assert "gap 1.0%" in shown
 
 
+def test_before_the_first_job_the_line_has_no_states() -> None:
+    quiet = RunStatus(status=status_view(jobs={}), submitted=0, total=25, round_s=360.0, elapsed_s=0.0)
+    assert "| jobs 0/25 submitted | GPUs" in line(quiet)
+
+
 def test_the_picture_shows_busy_gpus_by_type() -> None:
     assert "12/16" in text_of(picture(status()))
 
