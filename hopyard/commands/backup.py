@@ -9,7 +9,7 @@ import typer
 from hopyard.commands.options import Api, AsJson, folder_path, typed, writable
 from hopyard.failures import Invalid
 from hopyard.show.tables import facts_table
-from hopyard.show.terminal import say, show
+from hopyard.show.terminal import put_line, say, show
 from hopyard.show.units import memory, plural
 from shared.domain.quantities import bytes_in
 from shared.domain.states import ENDED, JobState
@@ -146,10 +146,11 @@ def restore(
             "checkpoints": f"{done.checkpoints}, in {done.data}/jobs" if done.checkpoints else "",
             "NATS": f"one server, where the stack had {done.nats_servers}" if done.nats_servers > 1 else "",
             "not in it": done.left_out,
-            "goes on with": done.start,
         }
     )
     show(done, table, as_json=as_json)
+    if not as_json:
+        put_line(f"it goes on with: {done.start}")
 
 
 def register(app: typer.Typer) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hopyard.actions import watch as watching
+from hopyard.actions.restore import Restored
 from hopyard.local.credentials import this_user
 from hopyard.show.jobs import job_columns
 from hopyard.show.nodes import node_columns
@@ -235,6 +236,30 @@ def test_facts_have_dates_where_the_clock_is_the_wall_s(hopyard: Hopyard, api: C
 
 def asked(kind: Callable[[], object]) -> Callable[..., object]:
     return lambda *_: kind()
+
+
+def test_the_command_that_starts_a_restored_stack_is_one_line(
+    terminal: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is copied: a column of a table broke it at the edge of the terminal."""
+    command = f"hopyard up --data {tmp_path / 'restored'} --cluster {tmp_path / 'restored' / 'cluster.json'}"
+    done = Restored(
+        data="restored",
+        cluster="tiny",
+        facts=44,
+        last_seq=44,
+        store_lines=4,
+        archived=0,
+        checkpoints=0,
+        left_out="",
+        nats_servers=1,
+        made_at=0.0,
+        start=command,
+    )
+    monkeypatch.setattr("hopyard.actions.restore.restore", lambda *_, **__: done)
+    file = tmp_path / "stack.tar"
+    file.touch()
+    assert terminal("restore", str(file))[-1] == f"it goes on with: {command}"
 
 
 def test_without_measured_runs_the_accuracy_is_one_line(
