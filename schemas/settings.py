@@ -120,7 +120,7 @@ class Settings(File, frozen=True, kw_only=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """lowest level of messages that are logged"""
     log_format: Literal["json", "console"] = "json"
-    """one JSON document a line, or text for people"""
+    """one JSON document a line, or text for people, as `hopyard agent` logs on a terminal"""
     web_host: str = "127.0.0.1"
     """address on which a service listens for HTTP"""
     web_port: Annotated[int, Meta(ge=0, le=65535)] = 0

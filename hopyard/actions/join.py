@@ -58,6 +58,8 @@ def environment(environ: Mapping[str, str], given: Mapping[str, str]) -> dict[st
     except ValueError as error:
         raise Invalid(str(error)) from None
     usual = USUAL if "output_folder" in own else {**USUAL, "output_folder": _output_folder(environ)}
+    if sys.stderr.isatty():
+        usual = {**usual, "log_format": "console"}
     chosen = {name: value for name, value in usual.items() if name not in own} | dict(given)
     if "nats_url" not in chosen and "nats_url" not in own:
         chosen["nats_url"] = _my_nats()

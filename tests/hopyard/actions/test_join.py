@@ -24,6 +24,15 @@ def test_an_agent_stands_for_its_machine_and_starts_processes() -> None:
     }
 
 
+def test_on_a_terminal_its_log_is_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = {"XDG_STATE_HOME": "/state"}
+    assert "HOPYARD_LOG_FORMAT" not in environment(home, NATS)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert environment(home, NATS)["HOPYARD_LOG_FORMAT"] == "console"
+    chosen = environment({**home, "HOPYARD_LOG_FORMAT": "json"}, NATS)
+    assert chosen["HOPYARD_LOG_FORMAT"] == "json"
+
+
 def test_the_environment_and_a_settings_file_choose_otherwise(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("runner: emulated\nnats_url: nats://other:4222\noutput_folder: /logs\n")
