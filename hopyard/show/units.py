@@ -82,6 +82,11 @@ def share(value: float | None) -> str:
     return f"{LARGEST_PART if LARGEST_PART < value < 1.0 - ROUNDING else value:.1%}"
 
 
+def whole_share(value: float) -> str:
+    """Per cent without decimals; only all is 100 %, and only nothing 0 %."""
+    return f"{value if value in {0.0, 1.0} else min(max(value, 0.01), 0.99):.0%}"
+
+
 def memory(amount: float) -> str:
     """A number of bytes, in the largest unit that it reaches: 8 GiB, 512 MiB."""
     unit = min(int(math.log2(max(amount, 1.0)) // 10), len(BINARY) - 1)

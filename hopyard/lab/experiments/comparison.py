@@ -24,7 +24,7 @@ from hopyard.lab.report.statistics import Summary, summary
 from hopyard.lab.report.verdicts import in_short, verdicts, warnings
 from hopyard.lab.runs.cases import Finished, arms_of, groups_of, places_of, values_of
 from hopyard.lab.runs.trials import Simulated, plain
-from hopyard.show.units import duration
+from hopyard.show.units import duration, whole_share
 from loadgen.simulation import SIMULATED_SETTINGS
 from schemas.results import JobResult
 
@@ -287,7 +287,7 @@ def _difference(mine: Sequence[Simulated], others: Sequence[Simulated], arm: str
         for one, measure in zip(found, JOB_MEASURES, strict=True)
     ]
     jct = found[0]
-    last = ["–", "–"] if jct is None else [figure(jct.median / 60, signed=True), f"{jct.smaller:.0%}"]
+    last = ["–", "–"] if jct is None else [figure(jct.median / 60, signed=True), whole_share(jct.smaller)]
     return [f"**{arm}**", *means, *last]
 
 

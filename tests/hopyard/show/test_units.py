@@ -2,7 +2,17 @@ import math
 
 import pytest
 
-from hopyard.show.units import clock, duration, in_a_line, memory, number, on_one_line, precise, share
+from hopyard.show.units import (
+    clock,
+    duration,
+    in_a_line,
+    memory,
+    number,
+    on_one_line,
+    precise,
+    share,
+    whole_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +67,7 @@ def test_a_share_is_per_cent() -> None:
 
 def test_only_the_whole_is_100_per_cent() -> None:
     assert share(0.99996) == "99.9%"
+    assert [whole_share(part) for part in (0.0, 0.001, 0.5, 0.999, 1.0)] == ["0%", "1%", "50%", "99%", "100%"]
     assert [share(whole) for whole in (1.0, 1.0 - 1e-12)] == ["100.0%"] * 2
 
 
