@@ -245,7 +245,7 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out 
     (view, away), clock = timed(api, look)
     times = Times(clock)
     show(view, Text(why_text(view, times.moment)), as_json=as_json, out=out, times=times)
-    for one in away:
+    for one in () if as_json else away:
         say(f"{one}, so it may wait for that: `hopyard diag` says more")
 
 

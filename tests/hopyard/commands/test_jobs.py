@@ -222,6 +222,7 @@ def test_why_names_the_services_that_are_away(hopyard: Hopyard, api: CannedApi) 
         api.says("GET /v1/jobs/job-1/why", why)
         ran = hopyard("why", "job-1", "--api", api.url)
         assert [line for line in ran.err.splitlines() if "times are" not in line] == lines
+        assert hopyard("why", "job-1", "--json", "--api", api.url).err == ""
 
 
 def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:
