@@ -65,10 +65,14 @@ LISTED_BY = {
 
 
 class ApiRefusal(Failure):
-    """The API understood and said no; `problem` names the field and the reason."""
+    """The API understood and said no; `problem` names the field and the reason.
 
-    def __init__(self, problem: Problem) -> None:
-        text = f"{problem.field}: {problem.detail}" if problem.field else problem.detail
+    A field of a query has the name of the option that it is from.
+    """
+
+    def __init__(self, problem: Problem, *, of_query: bool = False) -> None:
+        field = problem.field and problem.field.replace("$.", "--" if of_query else "$.", 1)
+        text = f"{field}: {problem.detail}" if field else problem.detail
         lists = [lists for missing, lists in LISTED_BY.items() if problem.detail.startswith(missing)]
         super().__init__("; ".join((text, *lists)))
         self.problem = problem
@@ -255,7 +259,7 @@ class Client:
             async with self._transport.sent(sent) as response:
                 self._hear(response.headers)
                 answer = await _whole(response)
-            self._raise_for(response.status, answer)
+            self._raise_for(response.status, answer, of_query=bool(query))
             return self._decode(answer, kind)
 
     async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncGenerator[bytes, None]:
@@ -265,7 +269,7 @@ class Client:
             async with self._transport.sent(sent, endless=True) as response:
                 self._hear(response.headers)
                 if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-                    self._raise_for(response.status, await _whole(response))
+                    self._raise_for(response.status, await _whole(response), of_query=True)
                 rest = b""
                 async for chunk in response.chunks:
                     *lines, rest = (rest + chunk).split(b"\n")
@@ -309,13 +313,13 @@ class Client:
             return Unanswered(f"{self.url} took the call and did not answer in time")
         return Unreachable(f"cannot reach {self.url}: {error}")
 
-    def _raise_for(self, status: int, answer: bytes) -> None:
+    def _raise_for(self, status: int, answer: bytes, *, of_query: bool) -> None:
         if status < 400:  # noqa: PLR2004 - where HTTP's errors begin
             return
         problem = _problem(status, answer)
         if status in GONE:
             raise Unreachable(f"{self.url} is not ready: {problem.detail}")
-        raise ApiRefusal(problem)
+        raise ApiRefusal(problem, of_query=of_query)
 
     def _decode(self, answer: bytes, kind: type[M]) -> M:
         try:

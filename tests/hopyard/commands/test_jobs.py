@@ -199,6 +199,17 @@ def test_show_and_why_ask_about_the_job(hopyard: Hopyard, api: CannedApi) -> Non
     assert json.loads(hopyard("why", "job-1", "--json", "--api", api.url).out)["reason"] == "outweighed"
 
 
+def test_a_filter_that_the_api_refuses_is_named_as_it_was_typed(hopyard: Hopyard, api: CannedApi) -> None:
+    api.refuses("GET /v1/jobs", 422, "it must be lower-case", "$.project")
+    api.refuses("GET /v1/events", 422, "this is not the same log", "$.after")
+    assert (
+        hopyard("ps", "--project", "X", "--api", api.url).err == "hopyard: --project: it must be lower-case\n"
+    )
+    ran = hopyard("events", "--after", "9", "--json", "--api", api.url)
+    error = json.loads(ran.err)["error"]
+    assert (error["message"], error["field"]) == ("--after: this is not the same log", "$.after")
+
+
 def test_why_names_the_services_that_are_away(hopyard: Hopyard, api: CannedApi) -> None:
     """A job that waits for the planner to come back was only said to wait for a plan."""
 
