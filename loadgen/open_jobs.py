@@ -1,10 +1,10 @@
 """Decides by facts alone when a simulation is over, so that both engines end at the same fact. Pure."""
 
-from loadgen.stack import ENDINGS
 from loadgen.standstill import stuck_after_s
 from schemas.base import Event
-from schemas.events import JobCompleted, JobEvent, JobPreempted, JobStarted, JobSubmitted
+from schemas.events import JobEvent
 from schemas.ids import JobId
+from shared.domain.states import ENDED, MOVES, IllegalMove, JobState, next_state
 
 
 class OpenJobs:
@@ -12,8 +12,7 @@ class OpenJobs:
 
     def __init__(self, round_s: float) -> None:
         self._stuck_after_s = stuck_after_s(round_s)
-        self._open: set[JobId] = set()
-        self._running: set[JobId] = set()
+        self._open: dict[JobId, JobState] = {}
         self._heard: set[str] = set()
         """ids of the facts so far, since the stream may have a fact twice"""
         self._last_s = self._now_s = 0.0
@@ -25,19 +24,16 @@ class OpenJobs:
             return
         self._heard.add(fact.event_id)
         self._last_s = fact.at
-        if isinstance(fact, JobSubmitted):
-            self._open.add(fact.job_id)
-        elif isinstance(fact, JobStarted):
-            self._running.add(fact.job_id)
-        elif isinstance(fact, JobPreempted):
-            self._running.discard(fact.job_id)
-        elif type(fact) in ENDINGS and not self._void(fact):
-            self._running.discard(fact.job_id)
-            self._open.discard(fact.job_id)
-
-    def _void(self, fact: JobEvent) -> bool:
-        """Whether it is a completion published after a preemption: the job is in the queue again."""
-        return isinstance(fact, JobCompleted) and fact.job_id not in self._running
+        if type(fact) not in MOVES:
+            return
+        try:
+            after = next_state(self._open.get(fact.job_id), fact)
+        except IllegalMove:
+            return
+        if after in ENDED:
+            del self._open[fact.job_id]
+        else:
+            self._open[fact.job_id] = after
 
     @property
     def left(self) -> list[JobId]:
@@ -47,4 +43,5 @@ class OpenJobs:
     @property
     def over(self) -> bool:
         """Whether all jobs have ended, or those left will never be placed. Valid once all are submitted."""
-        return not self._open or (not self._running and self._now_s - self._last_s > self._stuck_after_s)
+        quiet = self._now_s - self._last_s > self._stuck_after_s
+        return not self._open or (quiet and JobState.RUNNING not in self._open.values())

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import msgspec
 
 from loadgen.stack import ENDINGS
+from schemas.events import JobEvent
+from schemas.ids import JobId
 from shared.runtime.bus.contract import Record
 
 
@@ -25,12 +27,12 @@ Watch = Callable[[Progress], None]
 
 def watched(total: int, watch: Watch) -> Callable[[Record], None]:
     """A sink of records that calls `watch` with the progress at each of them. `total`: number of jobs."""
-    ended: set[str] = set()
+    ended: set[JobId] = set()
 
     def hear(record: Record) -> None:
         fact = record.event
-        if type(fact) in ENDINGS:
-            ended.add(fact.event_id)
+        if isinstance(fact, JobEvent) and type(fact) in ENDINGS:
+            ended.add(fact.job_id)
         watch(Progress(fact.at, len(ended), total))
 
     return hear
