@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import msgspec
 
 from schemas.base import Event
-from schemas.events import PlacementRefused, PlanPublished, PolicyChosen, ProfilingAdded, ProfilingPlanned
+from schemas.events import PlacementRefused, PlanPublished, PolicyChosen, ProfilingPlanned
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
@@ -189,12 +189,20 @@ class Planner:
             self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
 
     def _takes_gpus(self, fact: Event) -> bool:
-        """Whether the fact gives GPUs to measurements that are not idle, so that jobs have to leave them."""
-        if not isinstance(fact, ProfilingPlanned | ProfilingAdded):
+        """Whether a round opens with measurements on GPUs that are not idle, and that jobs can leave.
+
+        Measurements that are added within a round take GPUs from no job.
+        """
+        if not isinstance(fact, ProfilingPlanned):
             return False
-        nodes, claimed = self.state.nodes, self.state.claims.claimed
+        nodes, claims = self.state.nodes, self.state.claims
         there = {run.node_id for run in fact.runs if run.node_id in nodes}
-        return any(claimed.get(node_id, 0) > nodes[node_id].node.gpus for node_id in there)
+        full = {one for one in there if claims.claimed.get(one, 0) > nodes[one].node.gpus}
+        return any(
+            not full.isdisjoint(claims.planned[placement_id].gang.nodes)
+            for job_id, placement_id in (claims.of_job.items() if full else ())
+            if job_id in self.state.jobs and self.state.jobs[job_id].preemptible
+        )
 
     def _held_until(self, fact: Event) -> float:
         """The time until which a refused job is not planned; 0 for a fact that is no refusal."""

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import NodeDrained, NodeLost, PlacementRefused, PolicyChosen
+from schemas.events import NodeDrained, NodeLost, PlacementRefused, PolicyChosen, ProfilingAdded
 from schemas.ids import JobId, NodeId, PlacementId, PlanId
 from schemas.plans import Cause
 from schemas.settings import Settings
@@ -87,8 +87,43 @@ def test_a_measurement_gets_the_gpu_of_a_running_job_where_none_is_idle(policy: 
     assert len(stage.plans) == made
 
 
+@pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
+def test_a_measurement_that_no_job_can_make_room_for_calls_for_no_plan(policy: str) -> None:
+    """Else a plan would be made every round in vain, and may move other jobs each time."""
+    rigid = "rigid_demand" in options_kind(policy).__struct_fields__
+    stage = Stage(Settings(policy=f"{policy}+rigid_demand=max" if rigid else policy))
+    modes = MODES if policy == "hare" else ("lockstep",)
+    stage.tell(joined("node-1", modes=modes))
+    stage.tell(*in_queue("j", at=10.0, demand=(8,), samples=1e9, preemptible=False))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(4_000.0)
+    assert held(stage) == 8
+    made = len(stage.plans)
+    stage.tell(submitted("new", at=4_000.0), opened(profile_run("new"), at=4_320.0, number=12))
+    stage.until(4_500.0)
+    assert len(stage.plans) == made
+
+
 def held(stage: Stage) -> int:
     return sum(sum(place.values()) for place in places(stage.plan).values())
+
+
+@pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
+def test_a_measurement_that_is_added_within_a_round_takes_no_gpu_from_a_job(policy: str) -> None:
+    """It was meant for an idle GPU, on which a job was planned at the same time."""
+    rigid = "rigid_demand" in options_kind(policy).__struct_fields__
+    stage = Stage(Settings(policy=f"{policy}+rigid_demand=max" if rigid else policy))
+    stage.tell(joined("node-1", modes=MODES if policy == "hare" else ("lockstep",)))
+    stage.tell(*in_queue("j", at=10.0, demand=(4, 8), samples=1e9))
+    stage.until(20.0)
+    carried_out(stage, stage.plan)
+    stage.until(4_000.0)
+    made = len(stage.plans)
+    run = profile_run("new")
+    stage.tell(submitted("new", at=4_000.0), ProfilingAdded(at=4_010.0, round=11, number=0, runs=(run,)))
+    stage.until(4_200.0)
+    assert len(stage.plans) == made
 
 
 @pytest.mark.parametrize("policy", WITHOUT_ROUNDS)
