@@ -378,17 +378,20 @@ def _withheld(state: State, fact: GpusWithheld) -> None:
 def _take_back_what_exceeds(state: State, node_id: NodeId) -> None:
     """Take back what waits for GPUs that are withheld by now, the newest first.
 
-    Measurements are left, and what waits to join a rota that runs: without it the rota has the same GPUs.
+    Measurements are left, and what waits to join a rota that runs: without it the rota has the same GPUs. But
+    where the node has too few GPUs for what runs, the rota may be what has to leave.
     """
     known = state.nodes.get(node_id)
     if known is None or not known.withheld:
         return
     there = state.on_node(node_id)
-    running = {placed.holder for placed in there if placed.wanted and not isinstance(placed.phase, Waiting)}
+    runs = [placed for placed in there if placed.wanted and not isinstance(placed.phase, Waiting)]
+    running = {placed.holder: placed.gang.on(node_id) for placed in runs}
+    joined = running if sum(running.values()) <= known.node.gpus else {}
     for placed in reversed(there):
         if sum(state.gpus_wanted(node_id).values()) <= known.node.gpus:
             break
-        if isinstance(placed.phase, Waiting) and not placed.profile and placed.holder not in running:
+        if isinstance(placed.phase, Waiting) and not placed.profile and placed.holder not in joined:
             state.stop(placed, PreemptReason.PLAN, Cause(node=node_id))
 
 

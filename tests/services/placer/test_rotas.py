@@ -186,6 +186,17 @@ def test_what_waits_to_join_a_rota_is_left_where_gpus_outside_it_are_withheld() 
     assert seen(facts) == [(PlacementRefused, "p4")]
 
 
+def test_what_waits_to_join_a_rota_is_taken_back_where_the_rota_s_own_gpus_are_withheld() -> None:
+    """Once the rota has left, nothing would take it back, and it could start as little."""
+    bench = bench_of_turns()
+    first = in_turns("p1", a=4)
+    for each in (first, place("p2", OTHER, b=4)):
+        bench.start(each)
+    bench.plan(first, in_turns("p5", OTHER, at=1, a=4))
+    facts = bench.tell(GpusWithheld(at=46.0, node_id=A, gpus={3: "Xid 79"}))
+    assert (PlacementRefused, "p5") in seen(facts)
+
+
 def test_a_rota_of_which_nothing_runs_is_taken_back_where_its_gpus_are_withheld() -> None:
     bench = bench_of_turns()
     for each in (place("p2", OTHER, b=2), place("p3", THIRD, b=2)):
