@@ -36,6 +36,8 @@ class Restarts(msgspec.Struct, frozen=True, kw_only=True):
     within_s: float = 60.0
     backoff_s: float = 0.5
     """seconds before the first restart; doubled with every further one"""
+    shortest_s: float = 0.3
+    """seconds that a program runs at least, if its end was ordered: nothing is ready sooner"""
 
 
 class Allowance:
@@ -112,7 +114,7 @@ async def _start_again(running: RunningProgram, template: Template) -> str:
 async def keep(running: RunningProgram, template: Template, restarts: Restarts, say: Say) -> None:
     """Start the program again whenever it ends. Raises Died when that happens too often.
 
-    An end with exit code 0 was ordered, as by `hopyard restart`, and does not count.
+    An end with exit code 0 was ordered, as by `hopyard restart`, and does not count, unless it came at once.
 
     Where another start would end the same way it raises at once: NotInstalled, StoreDamaged, and Died for
     settings with which the first start failed. A later start with bad settings is tried again, since a file
@@ -120,6 +122,7 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
     """
     allowed = Allowance(restarts)
     while True:
+        began = time.monotonic()
         code = await running.process.wait()
         kill_group(running.process.pid)
         if code == NOT_INSTALLED:
@@ -129,7 +132,8 @@ async def keep(running: RunningProgram, template: Template, restarts: Restarts, 
         if code == MISCONFIGURED and not running.restarts:
             raise Died(_tail(running.program)[-1].removeprefix("hopyard "))
         running.last_error = _last_error(running.program, code)
-        how, ordered = f"ended with {_how(code)}", code == 0 and restarts.most > 0
+        lasted = time.monotonic() - began >= restarts.shortest_s
+        how, ordered = f"ended with {_how(code)}", code == 0 and lasted and restarts.most > 0
         while how:
             delay_s = restarts.backoff_s if ordered else allowed.take()
             if delay_s is None:

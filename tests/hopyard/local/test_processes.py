@@ -157,13 +157,22 @@ async def test_a_program_that_dies_too_often_is_given_up_with_its_last_words(
             await keep(running, forking, Restarts(most=2, backoff_s=0.01), lambda _: None)
 
 
+async def test_a_program_that_ends_well_at_once_is_given_up_too(program: Write) -> None:
+    """That was not ordered, and it would be started for ever."""
+    running = await start(program("print('nothing to do')"))
+    async with template() as forking:
+        with pytest.raises(Died, match="ended with exit code 0; the end of"):
+            await keep(running, forking, Restarts(most=1, backoff_s=0.01, shortest_s=5.0), lambda _: None)
+
+
 ENDS_WELL = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n" + SLEEPS
 
 
 async def test_ends_that_were_ordered_do_not_count(program: Write) -> None:
     running, ended, said = await start(program(ENDS_WELL)), list[int](), list[str]()
     async with template() as forking:
-        keeper = asyncio.create_task(keep(running, forking, Restarts(most=1, backoff_s=0.01), said.append))
+        restarts = Restarts(most=1, backoff_s=0.01, shortest_s=0.0)
+        keeper = asyncio.create_task(keep(running, forking, restarts, said.append))
         while len(ended) < 3:
             await until(lambda: printed(running.program).count("here") > len(ended))
             ended.append(running.process.pid)
