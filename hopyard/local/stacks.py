@@ -39,7 +39,7 @@ def my_folder(start: Path, *, instead: str) -> Path:
     try:
         return mine(start, instead)[0]
     except Unreachable:
-        nearest = _nearest_folder(start)
+        nearest = next((data for data in _folders(start) if (data / "lock").exists()), None)
         if nearest is None:
             raise
         return nearest
@@ -71,21 +71,22 @@ def mine(start: Path, instead: str = BY_API) -> Mine:
         listed = ", ".join(f"{data} ({stack.api_url})" for data, stack in sorted(running.items()))
         raise Unreachable(f"{len(running)} stacks of yours run, none in this folder: {listed}; {instead}")
     data, stack = next(iter(running.items()))
-    ended = _nearest_folder(start)
+    ended = next((data for data in _folders(start) if _mine(data / "lock")), None)
     if ended is not None and not data.resolve().is_relative_to(ended.parent.resolve()):
-        other = f"another of yours does, on {data} ({stack.api_url})"
-        raise Unreachable(f"the stack on {ended} does not run; {other}; {instead}")
+        begins = ended.absolute() in starting()
+        other = f"another of yours {'runs' if begins else 'does'}, on {data} ({stack.api_url})"
+        how = "is not up yet" if begins else "does not run"
+        raise Unreachable(f"the stack on {ended} {how}; {other}; {instead}")
     return data, stack
 
 
-def _nearest_folder(start: Path) -> Path | None:
-    """The nearest data folder .hopyard, whether a stack runs on it or not."""
-    folders = (folder / DEFAULT for folder in (start, *start.parents))
-    return next((folder for folder in folders if (folder / "lock").exists()), None)
+def _folders(start: Path) -> Iterator[Path]:
+    """Where a data folder .hopyard would be, the nearest first."""
+    return (folder / DEFAULT for folder in (start, *start.parents))
 
 
 def _near(start: Path) -> Mine | None:
-    found = ((folder / DEFAULT, living(folder / DEFAULT)) for folder in (start, *start.parents))
+    found = ((data, living(data)) for data in _folders(start))
     return next(((data, stack) for data, stack in found if stack is not None), None)
 
 

@@ -85,6 +85,31 @@ def test_where_a_stack_has_ended_one_of_another_place_is_not_meant(tmp_path: Pat
         assert my_stack(tmp_path) == stack
 
 
+def test_a_stack_that_is_not_up_yet_is_not_said_to_have_ended(tmp_path: Path) -> None:
+    written(tmp_path / "one")
+    begun, other = tmp_path / "two" / ".hopyard", tmp_path / "one" / ".hopyard"
+    begun.mkdir(parents=True)
+    (begun / "lock").touch()
+    entry = tmp_path / "state" / "hopyard" / "stacks" / str(os.getppid())
+    with listed(other, print):
+        entry.write_bytes(os.fsencode(begun))
+        with pytest.raises(
+            Unreachable, match=rf"on {begun} is not up yet; another of yours runs, on {other} "
+        ):
+            my_stack(tmp_path / "two")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_where_another_user_s_stack_is_ones_own_elsewhere_is_meant(tmp_path: Path) -> None:
+    stack = written(tmp_path / "one")
+    shared = tmp_path / "shared" / ".hopyard"
+    shared.mkdir(parents=True)
+    (shared / "lock").touch()
+    os.chown(shared / "lock", 12_345, -1)
+    with listed(tmp_path / "one" / ".hopyard", print):
+        assert my_stack(tmp_path / "shared" / "below") == stack
+
+
 @pytest.mark.parametrize("beside", ["mine", "below/.hopyard"])
 def test_a_stack_beside_or_below_one_that_has_ended_is_meant(tmp_path: Path, beside: str) -> None:
     (tmp_path / ".hopyard").mkdir()
