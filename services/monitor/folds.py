@@ -26,11 +26,10 @@ from schemas.events import (
 from schemas.ids import JobId
 from services.monitor import history
 from services.monitor.state import End, State
-from shared.domain import gangs, ledger
+from shared.domain import ledger
 from shared.domain.ledger.cluster import has_orders
-from shared.domain.ledger.jobs import broken_as, drop_runs, is_present
+from shared.domain.ledger.jobs import broken_as, drop_runs, is_present, waits_after
 from shared.domain.ledger.records import JobRecord
-from shared.domain.states import JobState
 from shared.domain.tally import WELL
 
 JOBS_KEPT = 10_000
@@ -99,7 +98,10 @@ def _drop_ending(state: State, job_id: JobId) -> None:
     """Forget the published end of a job once the stream has brought it back, or once it is void."""
     record = state.ledger.jobs.get(job_id)
     end = state.ending.get(job_id)
-    if end is not None and (record is None or record.ended or not is_present(record, end.placement_id)):
+    if end is None:
+        return
+    late = record is not None and isinstance(end, JobCompleted) and waits_after(record, end.placement_id)
+    if record is None or record.ended or not (late or is_present(record, end.placement_id)):
         del state.ending[job_id]
 
 
@@ -111,7 +113,8 @@ def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
     job once it has no retries left. If the job trains as copies, the worker that ends last decides.
     """
     completed = fact.outcome is Outcome.COMPLETED and fact.leads
-    if not is_present(record, fact.placement_id) and not (completed and _waits_after(record, fact)):
+    late = completed and waits_after(record, fact.placement_id)
+    if not late and not is_present(record, fact.placement_id):
         return None
     if record.tally.copies and record.present is not None:
         return _end_of_copies(record, fact)
@@ -123,15 +126,6 @@ def _end_of(record: JobRecord, fact: WorkerStopped) -> End | None:
             samples_done=fact.samples_done,
         )
     return _failed(record, fact)
-
-
-def _waits_after(record: JobRecord, fact: WorkerStopped) -> bool:
-    """Whether the job was preempted from the worker's placement, and runs nowhere since.
-
-    Where it runs again, it may have written over what the worker had left as its result.
-    """
-    run = record.runs[-1] if record.runs and record.state is JobState.PREEMPTED else None
-    return run is not None and run.placement_id == fact.placement_id and not gangs.merges(run.gang)
 
 
 def _failed(record: JobRecord, fact: WorkerStopped) -> JobFailed | None:

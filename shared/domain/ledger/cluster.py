@@ -27,7 +27,7 @@ from schemas.ids import GpuType, JobId, NodeId, PlacementId
 from schemas.plans import Placement, PlanKind, Waiting
 from schemas.views import PlanView
 from shared.domain import gangs
-from shared.domain.ledger.jobs import broken_as, count_interruption, is_present, lose_work
+from shared.domain.ledger.jobs import broken_as, count_interruption, is_present, lose_work, waits_after
 from shared.domain.ledger.records import (
     Broken,
     Chosen,
@@ -367,8 +367,8 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
         _save(ledger, fact)
     if stopped is not None and is_present(stopped, fact.placement_id):
         _end_copy(stopped, fact.node_id, fact.at, saved=fact.outcome in WELL)
-        if stopped.present is not None and fact.leads and fact.samples_trained is not None:
-            stopped.present.trained, stopped.reason = fact.samples_trained, fact.reason
+    if stopped is not None and fact.leads and fact.samples_trained is not None:
+        _end_early(stopped, fact)
     if fact.outcome in BROKEN:
         _break(ledger, fact)
     known = ledger.nodes.get(fact.node_id)
@@ -382,6 +382,16 @@ def stop_worker(ledger: Ledger, fact: WorkerStopped) -> None:
     run = record.present
     if run is not None and run.placement_id == fact.placement_id:
         record.lost_gpu_s += max(fact.at - worker.stop_ordered_at, 0.0) * worker.gpus * run.share
+
+
+def _end_early(record: JobRecord, fact: WorkerStopped) -> None:
+    """Record that a script ended by itself, and after how many samples, if that completes its job."""
+    there = is_present(record, fact.placement_id)
+    if record.ended or not (there or waits_after(record, fact.placement_id)):
+        return
+    record.reason = fact.reason
+    if there and record.present is not None:
+        record.present.trained = fact.samples_trained
 
 
 def _saved_more(record: JobRecord, fact: WorkerStopped) -> bool:

@@ -17,6 +17,7 @@ from schemas.events import (
     PreemptReason,
 )
 from schemas.ids import PlacementId
+from shared.domain import gangs
 from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run, RunSums
 from shared.domain.states import IllegalMove, JobState, next_state
 from shared.domain.tally import Leader, Tally
@@ -139,6 +140,16 @@ def is_present(record: JobRecord, placement_id: PlacementId) -> bool:
     """Whether the job trains on the placement, or comes up on it."""
     trains = record.present is not None and record.present.placement_id == placement_id
     return trains or record.ordered == placement_id
+
+
+def waits_after(record: JobRecord, placement_id: PlacementId) -> bool:
+    """Whether the job was preempted from the placement, and runs nowhere since: its workers may complete it.
+
+    Where it runs again, it may have written over what they had left as its result. Of copies the merged
+    samples count.
+    """
+    run = record.runs[-1] if record.runs and record.state is JobState.PREEMPTED else None
+    return run is not None and run.placement_id == placement_id and not gangs.merges(run.gang)
 
 
 def broken_as(record: JobRecord, placement_id: PlacementId) -> Broken | None:

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.events import JobCompleted, JobFailed, Outcome, PreemptReason
@@ -92,6 +93,22 @@ def test_a_completion_that_crosses_a_preemption_ends_the_job() -> None:
     assert (record.state, world.monitor.state.ledger.void) == (JobState.COMPLETED, 0)
 
 
+def test_a_completion_that_a_preemption_crosses_stands() -> None:
+    """Were it taken for void, it would not be published again where it had got lost."""
+    world = running()
+    [end] = world.monitor.handle(worker_stopped(at=90), 90)
+    assert world.monitor.handle(preempted(at=91, reason=PreemptReason.NODE_LOST), 91) == []
+    assert world.monitor.resume(92) == [end]
+
+
+def test_a_job_of_a_lost_node_whose_script_ended_by_itself_says_so() -> None:
+    world = running()
+    early = replace(worker_stopped(reason="its script ended"), samples_trained=320.0)
+    world.tell(preempted(reason=PreemptReason.NODE_LOST), early)
+    record = world.monitor.state.ledger.jobs[JobId(JOB)]
+    assert (record.state, record.reason) == (JobState.COMPLETED, "its script ended")
+
+
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.INTERRUPTED, Outcome.CHECKPOINTED])
 def test_another_end_of_a_lost_worker_ends_no_job(outcome: Outcome) -> None:
     world = running()
@@ -162,7 +179,8 @@ def test_an_end_not_seen_in_the_stream_is_published_again_after_a_restart(snapsh
 
 def test_an_end_that_a_preemption_overtook_is_published_no_more() -> None:
     world = running()
-    world.monitor.handle(worker_stopped(at=90), 90)
+    world.monitor.handle(worker_stopped(at=90, outcome=Outcome.FAILED), 90)
+    assert world.monitor.state.ending
     world.monitor.handle(preempted(at=90), 90)
     assert world.monitor.state.ending == {}
     assert world.monitor.resume(100) == []
