@@ -311,6 +311,12 @@ def test_the_timeline_moves_by_mouse_and_by_finger(
     until(page, lambda: "now" in js(page, "return window.drawn"), "the line of now again")
 
 
+def test_what_is_not_the_whole_is_not_shown_as_100_per_cent(page: Chrome) -> None:
+    text_js = "import(new URL('page/text.js', document.baseURI))"
+    said = f"return {text_js}.then((text) => arguments[0].map(text.percent))"
+    assert js(page, said, [0.99996, 1.0, 1.0 - 1e-12]) == ["99.9 %", "100 %", "100 %"]
+
+
 def test_on_a_phone_names_are_cut_but_not_the_signs_before_them(cluster: RunningStack, page: Chrome) -> None:
     js(page, DRAWN, "#lanes")
     size(page, 360, 800)
