@@ -219,11 +219,20 @@ class Allox:
             )
         for job, place in enumerate(found.places):
             if place is None:
-                known = any(number == job for number, _ in seen.rows)
-                reason = Waiting.NO_ESTIMATE if known else Waiting.NO_CONFIGURATION
-                lacks = not known and not seen.in_gangs and seen.waiting[job].lacks({Relaxed})
-                detail = "it runs no relaxed gangs" if lacks else ""
-                yield Left(job_id=seen.waiting[job].job_id, reason=reason, detail=detail)
+                yield self._unplaced(seen, job)
+
+    def _unplaced(self, seen: Unplaced, number: int) -> Left:
+        """Why a job is on no list."""
+        job = seen.waiting[number]
+        if any(one == number for one, _ in seen.rows):
+            return Left(job_id=job.job_id, reason=Waiting.NO_ESTIMATE)
+        if seen.scale[number]:
+            detail = "its GPUs are used for measurements"
+            return Left(job_id=job.job_id, reason=Waiting.OUTWEIGHED, detail=detail)
+        there = {node.gpu_type for node in seen.view.nodes if Relaxed.tag() in node.modes}
+        lacks = not seen.in_gangs and job.lacks({Relaxed}) and not there.isdisjoint(job.gpu_types)
+        detail = "it runs no relaxed gangs" if lacks else ""
+        return Left(job_id=job.job_id, reason=Waiting.NO_CONFIGURATION, detail=detail)
 
 
 def _gpus(tasks: int, kind: Kind, *, in_gangs: bool) -> int:

@@ -136,6 +136,16 @@ def test_a_job_that_runs_no_relaxed_gangs_gets_one_gpu_where_that_is_enough() ->
     assert waits.detail == "it runs no relaxed gangs"
 
 
+def test_it_is_not_said_to_lack_relaxed_gangs_where_its_gpus_are_away_or_used_for_measurements() -> None:
+    one = trains("one", 400.0, (1,), modes=("lockstep",))
+    away = msgspec.structs.replace(one, gpu_types=(GpuType("gone"),))
+    [waits] = decide("allox", view([away], [gpus("f0", 2, "fast")]), estimator=silent).left
+    assert (waits.reason, waits.detail) == (Waiting.NO_CONFIGURATION, "")
+    measured = msgspec.structs.replace(gpus("f0", 2, "fast"), idle=0)
+    [waits] = decide("allox", view([one], [measured]), estimator=silent).left
+    assert (waits.reason, waits.detail) == (Waiting.OUTWEIGHED, "its GPUs are used for measurements")
+
+
 def test_a_gang_whose_turn_it_is_is_not_overtaken_on_its_type() -> None:
     running = trains("runs", 1000.0, present=here(10.0, f0=1))
     seen = view([running, trains("pair", 400.0, (2,)), trains("long", 40_000.0)], [gpus("f0", 2, "fast")])
