@@ -43,7 +43,6 @@ export function percent(share) {
   if (share === null || share === undefined || !Number.isFinite(share)) return NOTHING;
   if (share > 0.999 && share < 1 - 1e-9) return "99.9 %";
   if (share !== 0 && Math.abs(share) < 0.00005) return "< 0.01 %";
-  if (share > 0.999 && share < 1) return "99.9 %"; // only the whole is 100 %
   return `${number(share * 100)} %`;
 }
 
