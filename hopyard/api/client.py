@@ -62,6 +62,7 @@ LISTED_BY = {
     "there is no job ": "`hopyard ps` lists the ids of jobs",
     "there is no node ": "`hopyard nodes` lists the nodes",
 }
+"""how the answer about what does not exist begins, and the command that lists what does"""
 
 
 class ApiRefusal(Failure):
@@ -71,7 +72,7 @@ class ApiRefusal(Failure):
     """
 
     def __init__(self, problem: Problem, *, of_query: bool = False) -> None:
-        field = problem.field and problem.field.replace("$.", "--" if of_query else "$.", 1)
+        field = problem.field.replace("$.", "--", 1) if of_query and problem.field else problem.field
         text = f"{field}: {problem.detail}" if field else problem.detail
         lists = [lists for missing, lists in LISTED_BY.items() if problem.detail.startswith(missing)]
         super().__init__("; ".join((text, *lists)))

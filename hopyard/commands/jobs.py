@@ -246,7 +246,7 @@ def why(job: JobArgument, *, api: Api = None, as_json: AsJson = False, out: Out 
     times = Times(clock)
     show(view, Text(why_text(view, times.moment)), as_json=as_json, out=out, times=times)
     for one in () if as_json else away:
-        say(f"{one}, so it may wait for that: `hopyard diag` says more")
+        say(f"{one}, and the job may wait for it: `hopyard diag` says more")
 
 
 def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:

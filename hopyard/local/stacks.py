@@ -73,9 +73,8 @@ def mine(start: Path, instead: str = BY_API) -> Mine:
     data, stack = next(iter(running.items()))
     ended = next((data for data in _folders(start) if _mine(data / "lock")), None)
     if ended is not None and not data.resolve().is_relative_to(ended.parent.resolve()):
-        begins = ended.absolute() in starting()
-        other = f"another of yours {'runs' if begins else 'does'}, on {data} ({stack.api_url})"
-        how = "is not up yet" if begins else "does not run"
+        how = "is not up yet" if ended.absolute() in starting() else "does not run"
+        other = f"another of yours runs on {data} ({stack.api_url})"
         raise Unreachable(f"the stack on {ended} {how}; {other}; {instead}")
     return data, stack
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from hopyard.actions import follow
-from schemas.views import PolicyChoice, Problem
+from schemas.views import PolicyChoice
+from services.admission import problems
 from tests.hopyard.cli_builders import status_view
 from tests.hopyard.cli_line import Hopyard
 from tests.hopyard.cli_server import CannedApi
@@ -46,11 +47,7 @@ def test_events_of_a_job_that_there_is_not_are_refused(
     hopyard: Hopyard, api: CannedApi, follow: tuple[str, ...]
 ) -> None:
     api.says_bytes("GET /v1/events", b"")
-    api.says(
-        "GET /v1/jobs/job-9",
-        Problem(title="Not found", status=404, detail="there is no job job-9"),
-        status=404,
-    )
+    api.says("GET /v1/jobs/job-9", problems.unknown("job job-9"), status=404)
     ran = hopyard("events", "job-9", *follow, "--api", api.url)
     assert (ran.code, ran.out, ran.err) == (
         1,

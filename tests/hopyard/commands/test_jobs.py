@@ -225,7 +225,7 @@ def test_why_names_the_services_that_are_away(hopyard: Hopyard, api: CannedApi) 
     )
     api.says("GET /v1/status", status_view(services=services))
     said = [
-        f"{one}, so it may wait for that: `hopyard diag` says more"
+        f"{one}, and the job may wait for it: `hopyard diag` says more"
         for one in ("planner is gone", "placer is starting")
     ]
     for state, lines in (("queued", said), ("running", []), ("completed", [])):

@@ -79,7 +79,7 @@ def test_where_a_stack_has_ended_one_of_another_place_is_not_meant(tmp_path: Pat
     (ended / "lock").touch()
     other = tmp_path / "one" / ".hopyard"
     with listed(other, print):
-        with pytest.raises(Unreachable, match=rf"on {ended} does not run; .*, on {other} \(.*\); name one"):
+        with pytest.raises(Unreachable, match=rf"on {ended} does not run; another of yours runs on {other} "):
             my_stack(tmp_path / "two" / "below")
         assert my_folder(tmp_path / "two", instead="") == ended
         assert my_stack(tmp_path) == stack
@@ -94,7 +94,7 @@ def test_a_stack_that_is_not_up_yet_is_not_said_to_have_ended(tmp_path: Path) ->
     with listed(other, print):
         entry.write_bytes(os.fsencode(begun))
         with pytest.raises(
-            Unreachable, match=rf"on {begun} is not up yet; another of yours runs, on {other} "
+            Unreachable, match=rf"on {begun} is not up yet; another of yours runs on {other} "
         ):
             my_stack(tmp_path / "two")
 
