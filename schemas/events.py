@@ -394,6 +394,15 @@ class NodeRestored(NodeEvent, frozen=True, kw_only=True, tag="node.restored", om
     """as in `JobSubmitted`"""
 
 
+class NodeRemoved(NodeEvent, frozen=True, kw_only=True, tag="node.removed", omit_defaults=True):
+    """A lost node was removed. Until its agent is heard again, it counts as one that never joined."""
+
+    identity: ClassVar[tuple[str, ...]] = ("node_id", "at")
+
+    by: PlainLine = ""
+    """as in `JobSubmitted`"""
+
+
 class GpusWithheld(NodeEvent, frozen=True, kw_only=True, tag="node.gpus-withheld"):
     """From now on jobs get exactly the other GPUs of the node."""
 
@@ -546,7 +555,7 @@ Fact = (
     | JobCompleted | JobFailed | JobCancelled
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
-    | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | GpusWithheld
+    | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | NodeRemoved | GpusWithheld
     | StartOrdered | GangFormed | TurnsOrdered | StopOrdered
     | WorkerStarted | WorkerCheckpointed | WorkerStopped
     | ServiceLed

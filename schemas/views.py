@@ -307,6 +307,10 @@ class NodeDrain(Message, frozen=True, kw_only=True):
     draining: bool
 
 
+class NodeRemoval(Message, frozen=True, kw_only=True):
+    node_id: NodeId
+
+
 class SettingView(Message, frozen=True, kw_only=True):
     """A setting in force. Secrets are shown as asterisks."""
 

@@ -27,6 +27,7 @@ from schemas.events import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
     PlacementRefused,
@@ -82,7 +83,7 @@ TABLE: tuple[ServiceEntry, ...] = (
         name="admission",
         turn=5,
         purpose="takes jobs in and answers the HTTP API",
-        publishes=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen),
+        publishes=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen),
     ),
     ServiceEntry(
         name="profiler",

@@ -25,6 +25,7 @@ from schemas.views import (
     JobView,
     NodeDrain,
     NodePage,
+    NodeRemoval,
     PolicyChoice,
     PolicyPage,
     Problem,
@@ -177,6 +178,9 @@ class Client:
 
     async def restore(self, node_id: NodeId) -> NodeDrain:
         return await self._call("DELETE", f"/v1/nodes/{quote(node_id, safe='')}/drain", NodeDrain)
+
+    async def remove_node(self, node_id: NodeId) -> NodeRemoval:
+        return await self._call("DELETE", f"/v1/nodes/{quote(node_id, safe='')}", NodeRemoval)
 
     async def status(self) -> StatusView:
         return await self._call("GET", "/v1/status", StatusView)

@@ -1,4 +1,4 @@
-"""status; nodes; node drain, node restore, node discover, node admit, node expel."""
+"""status; nodes; node drain, node restore, node remove, node discover, node admit, node expel."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,7 +41,7 @@ NodeArgument = Annotated[
 STATES = ("alive", "draining", "lost")
 
 node = typer.Typer(
-    help="Drain, restore, admit or expel a node; describe this machine as one.", no_args_is_help=True
+    help="Drain, restore, remove, admit or expel a node; describe this machine as one.", no_args_is_help=True
 )
 
 
@@ -120,6 +120,23 @@ def restore(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> 
     $ hopyard node restore titan-xp-2
     """
     _show(change(api, lambda client: client.restore(NodeId(node))), as_json=as_json)
+
+
+@node.command()
+def remove(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
+    """Forget a lost node that does not come back.
+
+    No list has it any more, and jobs are not accepted for its GPUs. If its agent is heard
+    again, it is a node as before, without a drain.
+
+    $ hopyard node remove titan-xp-2
+    $ hopyard nodes --state lost -q | xargs -n1 hopyard node remove
+    """
+    removed = change(api, lambda client: client.remove_node(NodeId(node)))
+    if as_json:
+        show_json(removed)
+    else:
+        say(f"node {removed.node_id} is removed")
 
 
 @node.command()

@@ -240,6 +240,7 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.NodeReturned: lambda _: "is back",
     facts.NodeDrained: lambda fact: f"drains: {in_a_line(fact.reason) or 'nothing new starts there'}",
     facts.NodeRestored: lambda _: "is in use again",
+    facts.NodeRemoved: lambda _: "removed",
     facts.GpusWithheld: _withheld,
     facts.StartOrdered: _start_ordered,
     facts.GangFormed: _formed,

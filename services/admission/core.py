@@ -17,6 +17,7 @@ from schemas.events import (
     JobSubmitted,
     NodeDrained,
     NodeEvent,
+    NodeRemoved,
     NodeRestored,
     PolicyChosen,
 )
@@ -24,11 +25,21 @@ from schemas.ids import GpuType, JobId, NodeId
 from schemas.questions import HandedOn, Refused
 from schemas.settings import Settings
 from schemas.tokens import Role
-from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
+from schemas.views import (
+    Cancelled,
+    JobView,
+    NodeDrain,
+    NodeRemoval,
+    PolicyChoice,
+    PolicyPage,
+    Problem,
+    Submitted,
+)
 from services.admission import problems
 from services.admission.folds import FOLDS, fold
 from services.admission.questions import (
     Cancel,
+    RemoveNode,
     SetDrain,
     SetPolicy,
     ShowFresh,
@@ -178,6 +189,8 @@ class Admission:
                 return self._cancel(question, now)
             case SetDrain():
                 return self._drain(question, now)
+            case RemoveNode():
+                return self._remove(question, now)
             case SetPolicy():
                 return self._set_policy(question, now)
             case ShowPolicy():
@@ -225,23 +238,28 @@ class Admission:
         return named | {fact.job_id: fact.spec.checkpoint_folder for fact in self._in_flight.values()}
 
     def _cluster(self) -> KnownCluster:
-        """The cluster file's nodes and every node that ever joined, since a lost one may return."""
+        """The cluster file's nodes and every node that joined, also a lost one, unless it was removed."""
         if self._known is None:
-            nodes = self._nodes | {node_id: known.whole for node_id, known in self.state.nodes.items()}
+            known = {node_id: one.whole for node_id, one in self.state.nodes.items() if not one.removed}
+            nodes = self._to_join() | known
             self._known = KnownCluster(gpus_by_type(nodes.values()), self._workloads(), self._commanded())
         return self._known
 
+    def _to_join(self) -> dict[NodeId, Node]:
+        """The cluster file's nodes that have not joined yet."""
+        return {node_id: node for node_id, node in self._nodes.items() if node_id not in self.state.nodes}
+
     def _workloads(self) -> frozenset[str]:
         """What the nodes can train; empty: a node can train anything, or has not joined yet."""
-        known = self.state.nodes
-        named = [frozenset(known[node_id].workloads) for node_id in known]
-        if not all(named) or self._nodes.keys() - known.keys():
+        named = [frozenset(known.workloads) for known in self.state.nodes.values() if not known.removed]
+        if not all(named) or self._to_join():
             return frozenset()
         return frozenset().union(*named)
 
     def _commanded(self) -> Sequence[NodeId]:
         """The nodes on which jobs are processes; lost ones too, which may return."""
-        return sorted(node_id for node_id, known in self.state.nodes.items() if known.runs_commands)
+        nodes = self.state.nodes.items()
+        return sorted(node_id for node_id, known in nodes if known.runs_commands and not known.removed)
 
     def _new_id(self, name: str) -> JobId:
         self._number = max(self._number, self.state.submissions)
@@ -280,11 +298,23 @@ class Admission:
         return job.user, job.project
 
     def _drain(self, asked: SetDrain, now: float) -> Answer:
-        if asked.node_id not in self.state.nodes:
+        known = self.state.nodes.get(asked.node_id)
+        if known is None or known.removed:
             return problems.unknown(f"node {asked.node_id}"), []
         kind = NodeDrained if asked.draining else NodeRestored
         reply = NodeDrain(node_id=asked.node_id, draining=asked.draining)
         return reply, [kind(at=now, node_id=asked.node_id, by=asked.caller.name)]
+
+    def _remove(self, asked: RemoveNode, now: float) -> Answer:
+        known = self.state.nodes.get(asked.node_id)
+        if known is None or known.removed:
+            return problems.unknown(f"node {asked.node_id}"), []
+        if known.alive:
+            reason = f"node {asked.node_id} is not lost: stop its agent, and wait until it is"
+            return problems.conflict(reason), []
+        return NodeRemoval(node_id=asked.node_id), [
+            NodeRemoved(at=now, node_id=asked.node_id, by=asked.caller.name)
+        ]
 
     def _set_policy(self, asked: SetPolicy, now: float) -> Answer:
         """Check the policy's name. If its code has to judge it, the API has asked the planner before."""

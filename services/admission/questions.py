@@ -39,6 +39,12 @@ class SetDrain(OwnQuestion, frozen=True, kw_only=True, tag="drain"):
     draining: bool
 
 
+class RemoveNode(OwnQuestion, frozen=True, kw_only=True, tag="remove-node"):
+    """Answered with `NodeRemoval`."""
+
+    node_id: NodeId
+
+
 class SetPolicy(OwnQuestion, frozen=True, kw_only=True, tag="set-policy"):
     """Answered with `PolicyChoice`."""
 
@@ -61,7 +67,9 @@ class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
     """stream sequence up to which the monitor has read; 0: not known"""
 
 
-_ANY = msgspec.msgpack.Decoder(Submit | Cancel | SetDrain | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh)
+_ANY = msgspec.msgpack.Decoder(
+    Submit | Cancel | SetDrain | RemoveNode | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh
+)
 
 
 def handed_on(question: OwnQuestion) -> HandedOn:

@@ -59,7 +59,7 @@ BUFFER = 10_000
 
 class _Inventory(msgspec.Struct, frozen=True):
     cluster: tuple[Node, ...]
-    """all nodes that ever joined, by id, each with all its GPUs, whichever of them are withheld"""
+    """all nodes, lost ones too, by id, each with all its GPUs, whichever of them are withheld"""
     node_by_type: dict[GpuType, Node]
     """the first of them of each type, of those that are not lost if there is one"""
     gpus_alive: dict[GpuType, int]
@@ -178,7 +178,7 @@ class Estimator:
 
     def _nodes(self) -> "_Inventory":
         if self._inventory is None:
-            nodes = [known for _, known in sorted(self.state.nodes.items())]
+            nodes = [known for _, known in sorted(self.state.nodes.items()) if not known.removed]
             cluster = tuple([known.whole for known in nodes])
             node_by_type: dict[GpuType, Node] = {}
             for known in sorted(nodes, key=lambda known: not known.alive):

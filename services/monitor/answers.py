@@ -24,7 +24,7 @@ from schemas.questions import (
 )
 from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyView
 from services.monitor import overview
-from services.monitor.cluster_now import ClusterNow, node_state
+from services.monitor.cluster_now import ClusterNow, listed, node_state
 from services.monitor.pages import InvalidPage, page_of
 from services.monitor.reasons import preemptions, why
 from shared.domain.ledger import Ledger
@@ -59,7 +59,7 @@ def _status(_: ShowStatus, cluster: ClusterNow) -> StatusView:
 def gpus(ledger: Ledger) -> dict[GpuType, tuple[int, int]]:
     """(busy, all) GPUs by type, without those of lost nodes, and without withheld ones that no job holds."""
     counts: dict[GpuType, tuple[int, int]] = {}
-    for known in ledger.nodes.values():
+    for known in listed(ledger):
         busy, there = counts.get(known.node.gpu_type, (0, 0))
         if known.alive:
             counts[known.node.gpu_type] = (
@@ -71,7 +71,7 @@ def gpus(ledger: Ledger) -> dict[GpuType, tuple[int, int]]:
 
 def nodes_by_state(ledger: Ledger) -> dict[str, int]:
     counts = dict.fromkeys(("alive", "draining", "lost"), 0)
-    for known in ledger.nodes.values():
+    for known in listed(ledger):
         counts[node_state(known)] += 1
     return counts
 
@@ -113,9 +113,7 @@ def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused
 
 
 def _list_nodes(_: ListNodes, cluster: ClusterNow) -> NodePage:
-    return NodePage(
-        nodes=tuple(node_view(known, cluster) for _, known in sorted(cluster.ledger.nodes.items()))
-    )
+    return NodePage(nodes=tuple(node_view(known, cluster) for known in listed(cluster.ledger)))
 
 
 def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:

@@ -33,6 +33,11 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return raqlr(self.ledger, now=self.now, window_s=self.raqlr_window_s)
 
 
+def listed(ledger: Ledger) -> list[NodeRecord]:
+    """The nodes by id, without removed ones."""
+    return [known for _, known in sorted(ledger.nodes.items()) if not known.removed]
+
+
 def node_state(known: NodeRecord) -> str:
     if not known.alive:
         return "lost"

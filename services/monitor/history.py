@@ -18,6 +18,7 @@ from schemas.events import (
     NodeEvent,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
     PlanPublished,
@@ -244,5 +245,6 @@ FOLDS: Mapping[type[Event], Callable[[History, Ledger, Any], None]] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    NodeRemoved: _node_changed,
     PlanPublished: _planned,
 }

@@ -26,7 +26,7 @@ from schemas.questions import (
     ShowPlan,
     ShowTimeline,
 )
-from services.monitor.cluster_now import ClusterNow, node_state
+from services.monitor.cluster_now import ClusterNow, listed, node_state
 from services.monitor.history import RUNS_KEPT, History, changed
 from services.monitor.reasons import dominant
 from shared.domain.ledger import Ledger
@@ -51,12 +51,12 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
         complete_from=history.complete_from,
         nodes=tuple(
             NodeLane(
-                node_id=node_id,
+                node_id=known.node.node_id,
                 gpu_type=known.node.gpu_type,
                 gpus=known.whole.gpus,
                 state=node_state(known),
             )
-            for node_id, known in sorted(cluster.ledger.nodes.items())
+            for known in listed(cluster.ledger)
         ),
         holdings=tuple(each for each in shown if isinstance(each, Holding)),
         spells=tuple(each for each in shown if isinstance(each, NodeSpell)),

@@ -19,8 +19,10 @@ from schemas.events import (
     JobStarted,
     JobSubmitted,
     NodeDrained,
+    NodeEvent,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
     Outcome,
@@ -365,7 +367,7 @@ def _node_lost(state: State, lost: NodeLost) -> Iterator[Event]:
             yield stop_order(placed, lost.node_id, lost.at)  # the agent reads it once the node returns
 
 
-def _node_changed(state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld) -> None:
+def _node_changed(state: State, fact: NodeEvent) -> None:
     fold_node(state.nodes, fact, known_node)
     state.gpus_freed(fact.node_id)
 
@@ -448,5 +450,6 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], Published]] = {
     NodeReturned: _node_changed,
     NodeDrained: _drained,
     NodeRestored: _node_changed,
+    NodeRemoved: _node_changed,
     GpusWithheld: _withheld,
 }

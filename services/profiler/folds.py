@@ -18,8 +18,10 @@ from schemas.events import (
     JobSubmitted,
     JobTypeProfiled,
     NodeDrained,
+    NodeEvent,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
     Outcome,
@@ -276,9 +278,7 @@ def _lost(state: State, fact: NodeLost, _: Rules) -> None:
             _excuse(run, "the node is lost")
 
 
-def _node_changed(
-    state: State, fact: NodeReturned | NodeDrained | NodeRestored | GpusWithheld, _: Rules
-) -> None:
+def _node_changed(state: State, fact: NodeEvent, _: Rules) -> None:
     fold_node(state.nodes, fact, known_node)
 
 
@@ -313,6 +313,7 @@ FOLDS: dict[type[Event], Fold] = {
     NodeReturned: _node_changed,
     NodeDrained: _node_changed,
     NodeRestored: _node_changed,
+    NodeRemoved: _node_changed,
     GpusWithheld: _node_changed,
     StartOrdered: _ordered,
     StopOrdered: _stop_ordered,

@@ -35,7 +35,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
 
 class Types(msgspec.Struct, frozen=True):
     seen: tuple[GpuType, ...]
-    """all types that nodes ever had, in alphabetical order"""
+    """types of all nodes, lost ones too, in alphabetical order"""
     open: frozenset[GpuType]
     """types of the nodes on which something may start now"""
     alive: frozenset[GpuType]
@@ -45,14 +45,14 @@ class Types(msgspec.Struct, frozen=True):
 def types_of(state: State) -> Types:
     nodes = state.nodes.values()
     return Types(
-        seen=tuple(sorted({known.node.gpu_type for known in nodes})),
+        seen=tuple(sorted({known.node.gpu_type for known in nodes if not known.removed})),
         open=frozenset([known.node.gpu_type for known in nodes if known.usable]),
         alive=frozenset([known.node.gpu_type for known in nodes if known.alive]),
     )
 
 
 def allowed_types(job: KnownJob, types: Types) -> tuple[GpuType, ...]:
-    """The types that the user named, or all that were ever seen, in alphabetical order."""
+    """The types that the user named, or all that there are, in alphabetical order."""
     return job.spec.gpu_types or types.seen
 
 

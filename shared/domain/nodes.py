@@ -1,10 +1,11 @@
 """The state of a node as facts tell it: one struct and one fold, used by every service that keeps nodes.
 
-    joined → alive ⇄ lost
+    joined → alive ⇄ lost → removed
 
-A drain lasts until the node is restored, also over a loss and a restart of the agent. An agent that leaves,
-because its node's time is over, has left until an agent starts on the node again. GPUs are withheld until the
-agent restarts; `node` has only the GPUs that jobs can get.
+A drain lasts until the node is restored or removed, also over a loss and a restart of the agent. An agent
+that leaves, because its node's time is over, has left until an agent starts on the node again. GPUs are
+withheld until the agent restarts; `node` has only the GPUs that jobs can get. A lost node that was removed
+counts as one that never joined, until its agent is heard again.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from schemas.events import (
     NodeEvent,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
 )
@@ -52,6 +54,8 @@ class KnownNode(msgspec.Struct, kw_only=True, dict=True):
     """why its agent leaves; empty: as above"""
     withheld: dict[int, str] = {}
     """GPUs that no job gets, by index, and why"""
+    removed: bool = False
+    """whether it counts as one that never joined; then it is not alive"""
 
     @property
     def emptied(self) -> bool:
@@ -104,7 +108,7 @@ def fold_node(nodes: dict[NodeId, N], fact: NodeEvent, new: Callable[[NodeJoined
 def _joined(known: KnownNode, fact: NodeJoined) -> None:
     if known.life != fact.life:
         known.leaving, known.leaving_for = False, ""
-    known.alive = True
+    known.alive, known.removed = True, False
     as_joined(known, fact)
 
 
@@ -113,7 +117,13 @@ def _lost(known: KnownNode, _: NodeLost) -> None:
 
 
 def _returned(known: KnownNode, _: NodeReturned) -> None:
-    known.alive = True
+    known.alive, known.removed = True, False
+
+
+def _removed(known: KnownNode, _: NodeRemoved) -> None:
+    if not known.alive:  # else it came back before the fact
+        known.removed = True
+        known.draining, known.drained_for = False, ""
 
 
 def _drained(known: KnownNode, fact: NodeDrained) -> None:
@@ -141,5 +151,6 @@ NODE_FOLDS: Mapping[type[NodeEvent], Callable[[KnownNode, Any], None]] = {
     NodeReturned: _returned,
     NodeDrained: _drained,
     NodeRestored: _restored,
+    NodeRemoved: _removed,
     GpusWithheld: _withheld,
 }

@@ -4,6 +4,7 @@ The tests share one stack and its load, and run in their order; the last one loo
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -15,10 +16,11 @@ import nats
 import pytest
 import pytest_asyncio
 
-from hopyard.api.client import Client
+from hopyard.api.client import ApiRefusal, Client
 from hopyard.local.credentials import account_of
 from hopyard.local.stack import Stack
 from schemas.events import JobCompleted, NodeLost, NodeReturned, PlanPublished
+from schemas.ids import NodeId
 from schemas.subjects import DEAD_STREAM
 from shared.domain.audit import audit
 from shared.runtime.bus.accounts import inbox_of
@@ -153,6 +155,32 @@ async def test_a_node_that_falls_silent_is_lost_and_returns(loaded: Loaded) -> N
     events = await log_of(client)
     assert [event.node_id for event in events if isinstance(event, NodeLost)] == [node_id]
     assert [event.node_id for event in events if isinstance(event, NodeReturned)] == [node_id]
+
+
+async def test_a_lost_node_is_removed_and_is_back_once_it_is_heard(loaded: Loaded) -> None:
+    stack, client, _ = loaded
+    node_id = (await client.nodes()).nodes[0].node.node_id
+    with pytest.raises(ApiRefusal, match="is not lost"):
+        await client.remove_node(node_id)
+    freeze(stack, f"agent-{node_id}")
+    await until(client, lambda status: status.nodes.get("lost", 0) == 1)
+    await _removed(client, node_id)
+    await until(client, lambda status: status.nodes.get("lost", 0) == 0)
+    assert node_id not in {view.node.node_id for view in (await client.nodes()).nodes}
+    thaw(stack, f"agent-{node_id}")
+    async with asyncio.timeout(LIMIT_S):
+        while node_id not in {view.node.node_id for view in (await client.nodes()).nodes}:
+            await asyncio.sleep(0.1)
+
+
+async def _removed(client: Client, node_id: NodeId) -> None:
+    """Remove a node that the monitor counts as lost; admission may read of it a little later."""
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            with contextlib.suppress(ApiRefusal):
+                await client.remove_node(node_id)
+                return
+            await asyncio.sleep(0.1)
 
 
 async def test_after_all_that_every_job_completes_and_no_rule_was_broken(loaded: Loaded) -> None:

@@ -41,6 +41,7 @@ from schemas.views import (
     JobView,
     NodeDrain,
     NodePage,
+    NodeRemoval,
     PolicyChoice,
     PolicyPage,
     Problem,
@@ -73,6 +74,7 @@ from services.admission.http.responses import answer, position_of, refuse, token
 from services.admission.problems import Refusal
 from services.admission.questions import (
     Cancel,
+    RemoveNode,
     SetDrain,
     SetPolicy,
     ShowFresh,
@@ -145,6 +147,7 @@ class Api:
             "list_nodes": self.list_nodes,
             "drain_node": self.drain_node,
             "restore_node": self.restore_node,
+            "remove_node": self.remove_node,
             "show_status": self.show_status,
             "show_policy": self.show_policy,
             "set_policy": self.set_policy,
@@ -289,6 +292,10 @@ class Api:
     async def _set_drain(self, request: web.Request, *, draining: bool) -> web.Response:
         question = SetDrain(node_id=_id(request, NodeId, "node"), draining=draining, caller=request[CALLER])
         return answer(await self._forwarding.ask(question, NodeDrain), 202)
+
+    async def remove_node(self, request: web.Request) -> web.Response:
+        question = RemoveNode(node_id=_id(request, NodeId, "node"), caller=request[CALLER])
+        return answer(await self._forwarding.ask(question, NodeRemoval), 202)
 
     async def show_status(self, _: web.Request) -> web.Response:
         status = await self._monitor(ShowStatus(), StatusView)

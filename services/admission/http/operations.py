@@ -20,6 +20,7 @@ from schemas.views import (
     JobView,
     NodeDrain,
     NodePage,
+    NodeRemoval,
     PolicyChoice,
     PolicyPage,
     SettingsView,
@@ -163,6 +164,10 @@ OPERATIONS = (
     Operation(
         name="restore_node", method="DELETE", path="/v1/nodes/{id}/drain", summary="Use a node again.",
         reply=NodeDrain, status=202, role=Role.OPERATOR,
+    ),
+    Operation(
+        name="remove_node", method="DELETE", path="/v1/nodes/{id}", summary="Forget a lost node.",
+        reply=NodeRemoval, status=202, role=Role.OPERATOR,
     ),
     Operation(
         name="show_status", method="GET", path="/v1/status", summary="The cluster at a glance.",

@@ -248,7 +248,9 @@ def _look_at_nodes(state: State, memo: Memo) -> None:
         return
     memo.node_facts = state.node_facts
     memo.leave = any(record.node.until is not None for record in state.nodes.values())
-    memo.types = tuple(sorted({record.node.gpu_type for record in state.nodes.values()}))
+    memo.types = tuple(
+        sorted({record.node.gpu_type for record in state.nodes.values() if not record.removed})
+    )
     memo.whole = tuple(
         ViewNode(
             node_id=node_id,

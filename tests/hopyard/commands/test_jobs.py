@@ -15,6 +15,7 @@ from schemas.views import (
     Cancelled,
     JobPage,
     NodeDrain,
+    NodeRemoval,
     PolicyChoice,
     PreemptionView,
     ServiceState,
@@ -43,6 +44,7 @@ def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: P
             "DELETE /v1/nodes/a/drain",
             NodeDrain(node_id=NodeId("a"), draining=False),
         ),
+        (("node", "remove", "a"), "DELETE /v1/nodes/a", NodeRemoval(node_id=NodeId("a"))),
         (("policy", "set", "fifo"), "PUT /v1/policy", PolicyChoice(policy="fifo")),
     ],
 )

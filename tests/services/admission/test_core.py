@@ -6,14 +6,33 @@ import msgspec
 import pytest
 
 from schemas.codec import decode_fact, encode
-from schemas.events import JobCancelled, JobProfiled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
+from schemas.events import (
+    JobCancelled,
+    JobProfiled,
+    JobSubmitted,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeRestored,
+    PolicyChosen,
+)
 from schemas.ids import JobId, NodeId
 from schemas.jobs import Checkpoint
 from schemas.tokens import Identity, Role
-from schemas.views import Cancelled, JobView, NodeDrain, PolicyChoice, PolicyPage, Problem, Submitted
+from schemas.views import (
+    Cancelled,
+    JobView,
+    NodeDrain,
+    NodeRemoval,
+    PolicyChoice,
+    PolicyPage,
+    Problem,
+    Submitted,
+)
 from services.admission.core import CaughtUp
 from services.admission.questions import (
     Cancel,
+    RemoveNode,
     SetDrain,
     SetPolicy,
     ShowFresh,
@@ -318,6 +337,36 @@ def test_a_node_is_drained_and_restored() -> None:
     assert driver.ask(SetDrain(node_id=n_0, draining=True)) == NodeDrain(node_id=n_0, draining=True)
     assert driver.ask(SetDrain(node_id=n_0, draining=False)) == NodeDrain(node_id=n_0, draining=False)
     assert driver.published == [NodeDrained(at=1.0, node_id=n_0), NodeRestored(at=2.0, node_id=n_0)]
+
+
+def test_a_lost_node_is_removed_once_and_its_gpus_with_it() -> None:
+    driver = Driver(nodes=(node("n-0", "v100"), node("n-1", "k80")))
+    driver.fold(joined("n-0", "v100"))
+    n_0 = NodeId("n-0")
+    alive = problem(driver.ask(RemoveNode(node_id=n_0)))
+    assert (alive.status, alive.detail) == (409, "node n-0 is not lost: stop its agent, and wait until it is")
+    driver.fold(NodeLost(at=2.0, node_id=n_0))
+    assert isinstance(driver.submit(gpu_types=["v100"]), Submitted)
+    assert driver.ask(RemoveNode(node_id=n_0)) == NodeRemoval(node_id=n_0)
+    removed = driver.published[-1]
+    assert isinstance(removed, NodeRemoved)
+    driver.fold(removed)
+    assert problem(driver.submit(gpu_types=["v100"])).field == "$.gpu_types[0]"
+    for question in (RemoveNode(node_id=n_0), SetDrain(node_id=n_0, draining=True)):
+        assert problem(driver.ask(question)).status == 404
+    driver.fold(joined("n-0", "v100"))
+    assert isinstance(driver.submit(gpu_types=["v100"]), Submitted)
+
+
+def test_jobs_need_no_command_once_the_nodes_that_run_them_are_removed() -> None:
+    driver = Driver()
+    driver.fold(msgspec.structs.replace(joined("real"), runs_commands=True))
+    driver.fold(joined("emulated"))
+    assert problem(driver.submit()).field == "$.command"
+    driver.fold(NodeLost(at=2.0, node_id=NodeId("real")))
+    assert problem(driver.submit()).field == "$.command"
+    driver.fold(NodeRemoved(at=3.0, node_id=NodeId("real")))
+    assert isinstance(driver.submit(), Submitted)
 
 
 def test_a_node_that_never_joined_cannot_be_drained() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import GpusWithheld, NodeDrained, ProfileFailed
+from schemas.events import GpusWithheld, NodeDrained, NodeRemoved, NodeReturned, ProfileFailed
 from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
 from schemas.plans import Layer, Waiting
@@ -409,6 +409,20 @@ def test_a_lost_node_has_no_free_gpus() -> None:
     assert isinstance(view, NodePage)
     [node] = view.nodes
     assert (node.state, node.gpus_free, node.jobs, node.heartbeat_age_s) == ("lost", 0, {}, None)
+
+
+def test_a_removed_node_is_in_no_list_until_it_is_heard_again() -> None:
+    world = World(joined(), joined("other", gpu_type=K80), lost(), NodeRemoved(at=1.0, node_id=NodeId(NODE)))
+    assert (status(world).nodes, status(world).gpus) == (
+        {"alive": 1, "draining": 0, "lost": 0},
+        {K80: (0, 8)},
+    )
+    view = world.ask(ListNodes())
+    assert isinstance(view, NodePage)
+    assert [one.node.node_id for one in view.nodes] == ["other"]
+    [back] = world.hear(heartbeat(), at=2.0)
+    assert isinstance(back, NodeReturned)
+    assert status(world).nodes["alive"] == 2
 
 
 def test_a_node_says_how_long_it_stays_and_that_its_agent_leaves() -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from schemas.base import Event, Message, Question
-from schemas.events import FACTS, JobCompleted, NodeDrained, NodeRestored, Outcome, PreemptReason
+from schemas.events import FACTS, JobCompleted, NodeDrained, NodeRemoved, NodeRestored, Outcome, PreemptReason
 from schemas.ids import JobId, PlanId
 from schemas.overview import PlanDetail, PlanPage, RunPage, SummaryPage, TimelineView, Which
 from schemas.plans import LeftOut, Waiting
@@ -150,6 +150,11 @@ def test_the_timeline_agrees_with_the_list_of_nodes(
     world = World(joined(), *facts)
     assert [(each.state, each.since, each.until) for each in timeline(world).spells] == spells
     assert [each.state for each in asked(world, ListNodes(), NodePage).nodes] == [state]
+
+
+def test_a_removed_node_has_no_lane() -> None:
+    world = World(joined(), joined("other"), lost(at=10), NodeRemoved(at=20, node_id=NODE))
+    assert [lane.node_id for lane in timeline(world).nodes] == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def needs(
     return needs_of(one, state, found, types_of(state), patience)
 
 
-def test_types_are_those_that_nodes_ever_had_and_open_those_that_may_start_something() -> None:
+def test_types_are_those_of_all_nodes_and_open_those_that_may_start_something() -> None:
     state = state_of(n1="B", n2="A", n3="A", n4="C")
     drain(state, "n2")
     lose(state, "n4")
@@ -60,6 +60,15 @@ def test_types_are_those_that_nodes_ever_had_and_open_those_that_may_start_somet
     assert types.open == types.alive == frozenset({A, B})
     drain(state, "n3")
     assert (types_of(state).open, types_of(state).alive) == (frozenset({B}), frozenset({A, B}))
+
+
+def test_the_type_of_removed_nodes_is_none() -> None:
+    state = state_of(n1="B", n2="A", n3="A")
+    lose(state, "n2", "n3")
+    state.nodes[NodeId("n2")].removed = True
+    assert types_of(state).seen == (A, B)
+    state.nodes[NodeId("n3")].removed = True
+    assert types_of(state).seen == (B,)
 
 
 def test_a_job_that_names_no_type_wants_all_that_were_seen() -> None:

@@ -8,6 +8,7 @@ from schemas.events import (
     NodeEvent,
     NodeJoined,
     NodeLost,
+    NodeRemoved,
     NodeRestored,
     NodeReturned,
 )
@@ -46,6 +47,26 @@ def test_a_drain_outlives_a_loss_and_a_new_life() -> None:
     assert after(*drained) == KnownNode(whole=a_node(HERE), life="two", draining=True)
     assert not after(*drained).usable
     assert after(*drained, NodeRestored(at=4.0, node_id=HERE)).usable
+
+
+LOST = NodeLost(at=3.0, node_id=HERE)
+REMOVED = NodeRemoved(at=4.0, node_id=HERE)
+
+
+def test_a_removed_node_is_as_before_once_it_is_heard_again() -> None:
+    assert after(joined(), LOST, REMOVED).removed
+    assert after(joined(), LOST, REMOVED, NodeReturned(at=5.0, node_id=HERE)) == after(joined())
+    assert after(joined(), LOST, REMOVED, joined("two")) == after(joined("two"))
+
+
+def test_a_node_that_came_back_before_it_was_removed_stays() -> None:
+    drained = (joined(), NodeDrained(at=2.0, node_id=HERE), LOST, NodeReturned(at=3.5, node_id=HERE))
+    assert after(*drained, REMOVED) == after(*drained)
+
+
+def test_the_drain_of_a_node_ends_with_its_removal() -> None:
+    drained = NodeDrained(at=2.0, node_id=HERE, reason="moves to another lab")
+    assert after(joined(), drained, LOST, REMOVED, joined("two")) == after(joined("two"))
 
 
 def withheld(*gpus: int, at: float = 2.0) -> GpusWithheld:

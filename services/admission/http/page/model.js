@@ -91,6 +91,7 @@ export class Model {
     let there = 0;
     for (const gpus of gpusOf.values()) there += gpus;
     for (const each of this.holdings.values()) {
+      if (!gpusOf.has(each.node_id)) continue; // of a node that was removed
       changes.push([each.since, each.gpu_indices.length, 0]);
       if (each.until !== null) changes.push([each.until, -each.gpu_indices.length, 0]);
     }

@@ -10,8 +10,8 @@ from multidict import CIMultiDict
 
 from schemas.base import Message, Question
 from schemas.cluster import Node
-from schemas.events import JobProfiled, PolicyChosen
-from schemas.ids import JobId
+from schemas.events import JobProfiled, NodeLost, PolicyChosen
+from schemas.ids import JobId, NodeId
 from schemas.questions import (
     ADMISSION,
     JOBS_PER_PAGE,
@@ -263,6 +263,7 @@ async def test_the_monitor_explains_why_a_job_waits() -> None:
         ("DELETE", "/v1/jobs/nobody-1"),
         ("POST", "/v1/nodes/nowhere/drain"),
         ("DELETE", "/v1/nodes/nowhere/drain"),
+        ("DELETE", "/v1/nodes/nowhere"),
     ],
 )
 async def test_unknown_jobs_and_nodes_are_not_found(method: str, path: str) -> None:
@@ -280,6 +281,7 @@ async def test_unknown_jobs_and_nodes_are_not_found(method: str, path: str) -> N
         ("DELETE", "/v1/jobs/a.b", "job"),
         ("GET", "/v1/plans/a.b", "plan"),
         ("POST", "/v1/nodes/a.b/drain", "node"),
+        ("DELETE", "/v1/nodes/a.b", "node"),
     ],
 )
 async def test_what_cannot_be_an_id_is_not_found(method: str, path: str, what: str) -> None:
@@ -461,6 +463,14 @@ async def test_a_node_is_drained_and_restored() -> None:
         path = "/v1/nodes/n-0/drain"
         assert await api.body("POST", path, 202) == {"node_id": "n-0", "draining": True}
         assert await api.body("DELETE", path, 202) == {"node_id": "n-0", "draining": False}
+
+
+async def test_only_a_lost_node_is_removed() -> None:
+    async with serving() as api:
+        api.driver.fold(joined("n-0"))
+        await refused(api, "DELETE", "/v1/nodes/n-0", 409)
+        api.driver.fold(NodeLost(at=2.0, node_id=NodeId("n-0")))
+        assert await api.body("DELETE", "/v1/nodes/n-0", 202) == {"node_id": "n-0"}
 
 
 async def test_the_policy_is_shown_and_chosen() -> None:

@@ -11,8 +11,16 @@ from multidict import CIMultiDict
 from structlog.testing import capture_logs
 
 from schemas.base import Message
-from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRestored, PolicyChosen
-from schemas.ids import JobId
+from schemas.events import (
+    JobCancelled,
+    JobSubmitted,
+    NodeDrained,
+    NodeLost,
+    NodeRemoved,
+    NodeRestored,
+    PolicyChosen,
+)
+from schemas.ids import JobId, NodeId
 from schemas.jobs import JobSpec
 from schemas.questions import ShowJob
 from schemas.settings import Settings
@@ -230,9 +238,11 @@ async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) 
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=olga)
         await api.call("POST", "/v1/nodes/n-0/drain", 202, headers=olga)
         await api.call("DELETE", "/v1/nodes/n-0/drain", 202, headers=olga)
+        api.driver.fold(NodeLost(at=2.0, node_id=NodeId("n-0")))
+        await api.call("DELETE", "/v1/nodes/n-0", 202, headers=olga)
         await api.call("PUT", "/v1/policy", 200, json={"policy": "fifo"}, headers=olga)
         made = api.driver.published
-        kinds = [JobSubmitted, JobCancelled, NodeDrained, NodeRestored, PolicyChosen]
+        kinds = [JobSubmitted, JobCancelled, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen]
         assert [type(fact) for fact in made] == kinds
         assert {getattr(fact, "by", None) for fact in made} == {by}
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.base import Event
-from schemas.events import NodeDrained, NodeRestored
+from schemas.events import NodeDrained, NodeRemoved, NodeRestored
 from schemas.ids import NodeId
 from schemas.measurements import TimeModules
 from schemas.plans import PlanKind
@@ -70,6 +70,7 @@ def of_nodes() -> list[list[Event]]:
         found += [
             joined(node, gpus=4),
             lost(node),
+            NodeRemoved(at=0.0, node_id=NodeId(node)),
             returned(node),
             NodeDrained(at=0.0, node_id=NodeId(node)),
             NodeRestored(at=0.0, node_id=NodeId(node)),
