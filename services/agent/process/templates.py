@@ -103,6 +103,7 @@ class Template:
             await self._process.wait()
         self._reading.cancel()
         await asyncio.wait({self._reading})
+        self._end()
 
     def _send(self, **message: object) -> None:
         if self.ended or self.retired or self._process.stdin is None or self._process.stdin.is_closing():
