@@ -126,8 +126,8 @@ def restore(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> 
 def remove(node: NodeArgument, *, api: Api = None, as_json: AsJson = False) -> None:
     """Forget a lost node that does not come back.
 
-    No list has it any more, and jobs are not accepted for its GPUs. If its agent is heard
-    again, it is a node as before, without a drain.
+    No list has it any more, and no job is accepted for its GPUs. Once its agent
+    is heard again, it is a node like any other, without a drain.
 
     $ hopyard node remove titan-xp-2
     $ hopyard nodes --state lost -q | xargs -n1 hopyard node remove
