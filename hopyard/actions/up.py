@@ -50,7 +50,8 @@ async def run_up(spec: UpSpec, say: Say) -> None:
         stack_spec, before = _stack_spec(spec), last_cluster(spec.data)
         if before not in {"", cluster_name(stack_spec)}:
             say(
-                f"the stack of {spec.data} had cluster {before}; nodes of it that this one lacks are lost now"
+                f"the stack of {spec.data} had cluster {before}; nodes of it that this one lacks are lost "
+                "now, until `hopyard node remove` forgets them"
             )
         async with running_stack(stack_spec, say) as stack:
             took_s = time.monotonic() - began
