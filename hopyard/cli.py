@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, not_installed, worded
+from hopyard.failures import INTERRUPTED, INVALID, REFUSED, Failure, Invalid, not_installed, worded
 from hopyard.local.threads import ONE_THREAD
 from hopyard.show import streams
 from hopyard.show.terminal import complain, say
@@ -29,7 +29,9 @@ COMPLETE = "_HOPYARD_COMPLETE"
 """a variable that the completion of a shell sets"""
 LIBRARY_S_OWN = "Value error, "
 """before the message of an error that a parser of an option raised"""
-EMPTY = "it is empty."
+OF_A_PARSER = "value_error"
+NOT_WHOLE = "int_parsing"
+"""kinds of errors of the library; the others are those of numbers"""
 OF_FILES = frozenset(
     {
         *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO),
@@ -113,26 +115,40 @@ SILENT = frozenset({"jobs", "nodes", "logs", "events", "policy", "about"})
 """modules in which no code logs, and which need not wait for structlog"""
 
 
+class WrongValue(Invalid):
+    """An option or argument does not take what was given."""
+
+
 class Commands(TyperGroup):
-    """Says what is wrong with an option without the name that a library has for such errors."""
+    """Says what is wrong with a value as the commands themselves do, in a line and in their words."""
 
     def invoke(self, ctx: Any) -> object:  # noqa: ANN401 - the library does not export its type
         try:
             return super().invoke(ctx)
-        except typer.TyperException as misuse:
-            misuse.message = _in_our_words(misuse)
-            raise
+        except typer.BadParameter as misuse:
+            if misuse.param is None or not misuse.message:  # nothing was given
+                raise
+            raise WrongValue(_in_our_words(misuse)) from None
 
 
-def _in_our_words(misuse: typer.TyperException) -> str:
-    """The library says of nan that it exceeds the largest value, and of an empty name that it is a folder."""
-    wrong: list[dict[str, object]] = getattr(misuse.__cause__, "errors", list)()
-    given = str(wrong[0]["input"]) if wrong else None
+def _in_our_words(misuse: typer.BadParameter) -> str:
+    """The option or argument, what was given, and what it takes."""
+    param: Any = misuse.param
+    name = param.metavar if param.param_type_name == "argument" else max(param.opts, key=len)
+    wrong: list[dict[str, Any]] = getattr(misuse.__cause__, "errors", list)()
+    given = wrong[0]["input"] if wrong else None
     if given == "" or misuse.message.startswith("file '' "):
-        return EMPTY
-    if given is not None and given.lower().lstrip("+-") == "nan":
-        return f"{given} is no number."
-    return misuse.message.removeprefix(LIBRARY_S_OWN)
+        return f"{name} is empty"
+    if wrong and wrong[0]["type"] != OF_A_PARSER:
+        kind = "a whole number" if wrong[0]["type"] == NOT_WHOLE else "a number"
+        return f"{name} {given}: it takes {kind}{_bounds(param.min, param.max)}"
+    return f"{name}: {misuse.message.removeprefix(LIBRARY_S_OWN).removesuffix('.')}"
+
+
+def _bounds(least: float | None, most: float | None) -> str:
+    if least is None:
+        return "" if most is None else f" up to {most:,}"
+    return f" from {least:,} on" if most is None else f" from {least:,} to {most:,}"
 
 
 def groups_for(words: Sequence[str]) -> Iterable[str]:
@@ -225,9 +241,10 @@ def _run(words: Sequence[str], *, as_json: bool) -> NoReturn:
     try:
         sys.exit(application(_typed() or words)(words, prog_name="hopyard", standalone_mode=not as_json))
     except Failure as failure:
-        complain(failure, _code(failure.code), as_json=as_json)
+        said = _misused(str(failure), words) if isinstance(failure, WrongValue) else failure
+        complain(said, _code(failure.code), as_json=as_json)
     except typer.TyperException as misuse:
-        complain(_misused(misuse, words), INVALID, as_json=as_json)
+        complain(_misused(misuse.format_message(), words), INVALID, as_json=as_json)
     except (typer.Abort, KeyboardInterrupt):  # the second while a command is imported
         _interrupted(words, as_json=as_json)
     except ModuleNotFoundError as error:
@@ -285,13 +302,12 @@ def _typed() -> list[str]:
     return os.environ.get("_TYPER_COMPLETE_ARGS", os.environ.get("COMP_WORDS", "")).split()[1:]
 
 
-def _misused(misuse: typer.TyperException, words: Sequence[str]) -> str:
+def _misused(text: str, words: Sequence[str]) -> str:
     """What is wrong with the command line, and what to write where --json is followed by a file."""
-    text = misuse.format_message()
     for option, word in pairwise(words):
         if option == AS_JSON and (word == "-" or not word.startswith("-")):
             instead = "alone prints to stdout" if word == "-" else f"--out {word} writes a file"
-            return f"{text} --json takes no file: --json {instead}"
+            return f"{text.rstrip('.')}; --json takes no file: --json {instead}"
     return text
 
 

@@ -209,7 +209,26 @@ def test_a_stack_that_does_not_answer_is_not_waited_for(
 @pytest.mark.parametrize("words", ["up --speed nan", "demo --limit -NaN", "bench --scale nan"])
 def test_nan_is_no_number(hopyard: Hopyard, words: str) -> None:
     ran = hopyard(*words.split())
-    assert (ran.code, f"{words.split()[2]} is no number." in ran.err) == (2, True)
+    option, given = words.split()[1:]
+    assert ran.code == 2
+    assert ran.err.startswith(f"hopyard: {option} {given}: it takes a number from ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("logs job-1 --rank -1", "--rank -1: it takes a number from 0 on"),
+        ("logs job-1 -n 1.5", "--tail 1.5: it takes a whole number from 0 to 10,000"),
+        ("up --speed x", "--speed x: it takes a number from 0.001 to 100,000"),
+        ("quarantine release planner x", "SEQUENCE x: it takes a whole number from 1 on"),
+        ("solve gone.json", "FILE: file 'gone.json' does not exist"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_line_that_says_what_the_option_takes(
+    hopyard: Hopyard, words: str, said: str
+) -> None:
+    ran = hopyard(*words.split())
+    assert (ran.code, ran.out, ran.err) == (2, "", f"hopyard: {said}\n")
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
@@ -217,6 +236,11 @@ def test_an_option_that_is_wrong_is_named_without_the_words_of_a_library(
     hopyard: Hopyard, more: list[str]
 ) -> None:
     ran = hopyard("ps", "--sort", "nonesuch", *more)
-    said = " ".join(ran.err.replace("│", " ").split())
     assert ran.code == 2
-    assert "Invalid value for '--sort': 'nonesuch' is not one of 'submitted'" in said
+    assert "--sort: 'nonesuch' is not one of 'submitted'" in ran.err
+
+
+def test_what_to_write_is_said_where_a_file_after_json_is_taken_for_an_argument(hopyard: Hopyard) -> None:
+    ran = hopyard("bench", "--json", "found.json")
+    assert ran.code == 2
+    assert "--json takes no file: --json --out found.json writes a file" in ran.err

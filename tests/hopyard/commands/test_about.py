@@ -127,7 +127,7 @@ def test_an_empty_folder_is_not_the_current_one(
     backup.touch()
     ran = hopyard(*command.split(), "")
     assert ran.code == 2
-    assert "it is empty" in ran.err
+    assert ran.err.endswith(" is empty\n")
     assert list(tmp_path.iterdir()) == [backup]
 
 
