@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hopyard.commands.about import versions
-from hopyard.commands.options import AsJson, Out, filled, folder_path, typed
+from hopyard.commands.options import AsJson, Out, apart, folder_path, scenario_named, typed
 from hopyard.commands.solve import Backend
 from hopyard.failures import Invalid
 from hopyard.local.data_folder import empty_folder
@@ -68,6 +68,7 @@ Data = Annotated[
         "--data",
         metavar="DIR",
         parser=folder_path,
+        callback=apart,
         help="Write in this folder, on the disk to be measured. Default: a temporary folder.",
     ),
 ]
@@ -153,7 +154,7 @@ GrownScenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
-        callback=filled,
+        callback=scenario_named,
         help="Show how the cost grows with the number of jobs of this scenario. Needs --jobs.",
         rich_help_panel=SIMULATION,
     ),

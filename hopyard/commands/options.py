@@ -1,5 +1,6 @@
 """Options that several commands share, worded once."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -14,6 +15,8 @@ from schemas.scenarios import PolicyChange
 from schemas.settings import SEED_MOST, Settings
 from shared.runtime import outputs
 
+SCENARIO = "scenario"
+"""the parameter that is a name, or a file with a suffix"""
 T = TypeVar("T")
 
 
@@ -53,6 +56,11 @@ def filled(option: typer.CallbackParam, value: str | None) -> str | None:
     if value == "":
         raise Invalid(f"{option.opts[0]} is empty")
     return value
+
+
+def scenario_named(context: typer.Context, option: typer.CallbackParam, value: str | None) -> str | None:
+    """Raises Invalid."""
+    return apart(context, option, filled(option, value))
 
 
 def folder_path(typed: str | Path) -> Path:
@@ -113,10 +121,35 @@ def _is_typed(context: typer.Context, parameter: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def writable(file: Path | None) -> Path | None:
+def apart(context: typer.Context, option: typer.CallbackParam, value: T) -> T:
+    """A callback of options with a file, which may be written. Raises Invalid if another has the same one."""
+    place = _place(option.name, value)
+    for other in context.command.params if place is not None else ():
+        if other.name != option.name and _place(other.name, context.params.get(other.name or "")) == place:
+            raise Invalid(f"{_shown(other.opts)} and {_shown(option.opts)} name the same file: {value}")
+    return value
+
+
+def _place(parameter: str | None, value: object) -> Path | None:
+    """None: no file, or one such as /dev/stdout, which is not replaced."""
+    if parameter == SCENARIO and isinstance(value, str) and Path(value).suffix:
+        value = Path(value)
+    if isinstance(value, Path):
+        with contextlib.suppress(OSError):
+            return outputs.place_of(value)
+    return None
+
+
+def _shown(names: Sequence[str]) -> str:
+    name = max(names, key=len)
+    return name if name.startswith("-") else name.upper()
+
+
+def writable(context: typer.Context, option: typer.CallbackParam, file: Path | None) -> Path | None:
     """Before any work is done: raises Invalid if there is no such folder, and Failure if it takes no file."""
     if file is None:
         return None
+    apart(context, option, file)
     if str(file) == "-":
         raise Invalid("- would be a file of this name; stdout is /dev/stdout")
     if not file.parent.is_dir():
@@ -172,7 +205,7 @@ Scenario = Annotated[
     typer.Option(
         "--scenario",
         metavar="NAME|FILE",
-        callback=filled,
+        callback=scenario_named,
         help="A name that `hopyard scenarios` lists, or a file.",
         autocompletion=completion.scenarios,
     ),
@@ -206,7 +239,11 @@ Seed = Annotated[
 Trace = Annotated[
     Path | None,
     typer.Option(
-        "--trace", exists=True, dir_okay=False, help="Take the arrivals from this trace file instead."
+        "--trace",
+        exists=True,
+        dir_okay=False,
+        callback=apart,
+        help="Take the arrivals from this trace file instead.",
     ),
 ]
 Columns = Annotated[

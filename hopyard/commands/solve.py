@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, Out
+from hopyard.commands.options import AsJson, Out, apart
 from hopyard.failures import Invalid
 from hopyard.show.stages import STAGES
 from hopyard.show.tables import facts_table
@@ -31,7 +31,11 @@ def solve(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", exists=True, dir_okay=False, help="A saved problem: JSON, plain or gzipped."
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            callback=apart,
+            help="A saved problem: JSON, plain or gzipped.",
         ),
     ],
     *,

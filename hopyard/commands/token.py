@@ -8,7 +8,7 @@ import typer
 from msgspec.structs import replace
 from rich.text import Text
 
-from hopyard.commands.options import AsJson, SecretOut, folder_path, named
+from hopyard.commands.options import AsJson, SecretOut, apart, folder_path, named
 from hopyard.failures import Failure
 from hopyard.local.credentials import page_file, page_link
 from hopyard.local.stacks import BESIDE_IT, my_folder, my_stack
@@ -31,6 +31,7 @@ File = Annotated[
         "--file",
         metavar="FILE",
         dir_okay=False,
+        callback=apart,
         help="Token file of another stack's admission (its setting api_tokens).",
         show_default="your own stack's",
     ),

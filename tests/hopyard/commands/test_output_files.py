@@ -94,6 +94,41 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("simulate --events F --out ./F", "--events and --out"),
+        ("simulate --out F --events L", "--out and --events"),
+        ("simulate --out F --dump-problems F", "--out and --dump-problems"),
+        ("simulate --scenario tiny.yaml --out tiny.yaml", "--scenario and --out"),
+        ("replay --out T --trace T", "--out and --trace"),
+        ("demo --keep F --out F", "--keep and --out"),
+        ("bench latency --data F --out F", "--data and --out"),
+        ("solve T --out T", "--out and FILE"),
+        ("token create --file F --out F", "--file and --out"),
+    ],
+)
+def test_two_options_that_name_one_file_are_refused_before_the_work(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, options: str
+) -> None:
+    """The second of two outputs replaced the first, and an output what was read."""
+    monkeypatch.chdir(tmp_path)
+    Path("T").write_text("a trace, or a problem")
+    Path("L").symlink_to("F")
+    ran = hopyard(*words.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"hopyard: {options} name the same file: ")
+    assert {path.name for path in tmp_path.iterdir()} == {"T", "L"}
+
+
+def test_a_result_may_go_where_a_scenario_is_named_and_two_to_stdout(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert hopyard(*RUN, "--out", "tiny", "--events", "/dev/null").code == 0
+    assert hopyard(*RUN, "--out", "/dev/null", "--events", "/dev/null").code == 0
+
+
 def test_a_result_that_does_not_fit_is_shown_and_leaves_the_one_before(
     hopyard: Hopyard, tmp_path: Path
 ) -> None:
