@@ -1,6 +1,7 @@
 """Options that several commands share, worded once."""
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -67,11 +68,13 @@ def folder_path(typed: str | Path) -> Path:
     """A folder, which need not exist: a parser of options.
 
     Raises ValueError for a file, and for an empty name, which a script's unset variable leaves: it would be
-    the current folder.
+    the current folder. The way up from a folder that does not exist leads to one that does: `new/..` is the
+    folder here.
     """
-    if Path(typed).is_file() and typed != "":
+    path = file_path(typed)
+    if path.is_file():
         raise ValueError(f"{typed} is a file.")
-    return file_path(typed)
+    return Path(os.path.realpath(path)) if ".." in path.parts and not path.exists() else path
 
 
 def file_path(typed: str | Path) -> Path:

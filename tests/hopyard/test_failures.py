@@ -187,6 +187,19 @@ def test_an_empty_file_name_or_number_is_said_to_be_empty(
     assert (ran.code, ran.err) == (2, f"hopyard: {option} is empty\n")
 
 
+@pytest.mark.parametrize("command", ["demo --scenario tiny --keep", "bench --data", "up --data"])
+def test_the_way_up_from_a_folder_that_does_not_exist_leads_to_the_one_that_does(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A run took the folder for a new one, wrote between its files and closed them to other accounts."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").touch()
+    tmp_path.chmod(0o755)
+    ran = hopyard(*command.split(), "new/..")
+    assert (ran.code, str(tmp_path) in ran.err) == (2, True)
+    assert ([path.name for path in tmp_path.iterdir()], tmp_path.stat().st_mode & 0o777) == (["own"], 0o755)
+
+
 @pytest.mark.parametrize(
     "command",
     ["catalogue --scenario", "accuracy --by", "events --since", "node discover --name", "agent --name"],
