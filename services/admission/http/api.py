@@ -351,17 +351,22 @@ class Api:
                 limit_real_s=self._settings.ask_timeout_real_s,
             )
 
-            async def write(response: web.StreamResponse) -> None:
-                async for lines in output_lines(
-                    reader,
-                    lambda: self._job(job_id),
-                    wanted.newest,
-                    follow=wanted.follow,
-                    listening=lambda: self._listens(request),
-                ):
-                    await response.write(encoded(lines))
+            found = output_lines(
+                reader,
+                lambda: self._job(job_id),
+                wanted.newest,
+                follow=wanted.follow,
+                listening=lambda: self._listens(request),
+            )
+            async with contextlib.aclosing(found):
+                first = [] if wanted.rank is None else await anext(found)  # an unknown rank, too
 
-            return await self._streamed(request, write, endless=False)
+                async def write(response: web.StreamResponse) -> None:
+                    await response.write(encoded(first))
+                    async for lines in found:
+                        await response.write(encoded(lines))
+
+                return await self._streamed(request, write, endless=False)
 
     # ---- events
 

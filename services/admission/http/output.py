@@ -1,7 +1,7 @@
 """The output of a job, gathered from the agents of its nodes: lines kept there and, if followed, new ones."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from http import HTTPStatus
 
 import msgspec
@@ -11,6 +11,7 @@ from schemas.ids import JobId, NodeId
 from schemas.output import OutputLine, OutputPage
 from schemas.questions import ReadOutput, Refused
 from schemas.views import JobView
+from services.admission import problems
 from services.admission.problems import Refusal
 from shared.domain.states import ENDED
 from shared.runtime.bus.contract import Questions, Unavailable
@@ -45,6 +46,16 @@ class Reader:
         """nodes whose newest lines are still to be read"""
         self._problems: dict[NodeId, str] = {}
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    def refuse_unknown_rank(self) -> None:
+        """Raise Refusal if all nodes have answered, and other ranks have printed something, but not this."""
+        ranks = sorted({rank for known in self._next.values() for rank in known})
+        if self._rank is None or self._rank in ranks or not ranks or self._problems:
+            return
+        whole = ranks == list(range(len(ranks))) and len(ranks) > 1
+        there = f"0 to {ranks[-1]}" if whole else ", ".join(map(str, ranks))
+        reason = f"there is no output of rank {self._rank} of {self._job_id}, but of {there}"
+        raise Refusal(problems.not_found(reason))
 
     async def begin(self, nodes: Sequence[NodeId]) -> list[OutputLine]:
         """The newest lines; those of a node that does not answer now come with a later read."""
@@ -109,14 +120,17 @@ class Reader:
 
 async def output_lines(
     reader: Reader, look: Look, newest: int, *, follow: bool, listening: Callable[[], bool]
-) -> AsyncIterator[list[OutputLine]]:
+) -> AsyncGenerator[list[OutputLine]]:
     """The newest lines that agents keep; then, with `follow`, new ones until the job has ended.
 
-    Raises Refusal; Unavailable if the job cannot be shown at first, or if it follows and `listening` fails
-    before that: a response cut off must not look complete.
+    Raises Refusal, also if only other ranks have printed something, and the job has ended or is not followed;
+    Unavailable if the job cannot be shown at first, or if it follows and `listening` fails before that: a
+    response cut off must not look complete.
     """
     view = await look()
     lines = await reader.begin(view.nodes)
+    if not follow or view.state in ENDED:
+        reader.refuse_unknown_rank()
     reported = [line for line in lines if line.problem]
     yield [*reported, *[line for line in lines if not line.problem][-newest or len(lines) :]]
     if not follow:
@@ -135,6 +149,7 @@ async def output_lines(
     await asyncio.sleep(POLL_REAL_S)  # a process may print after the job's end is known
     while lines := await new_lines():  # a page at a time
         yield lines
+    reader.refuse_unknown_rank()
 
 
 async def _looked(look: Look) -> JobView | None:

@@ -90,6 +90,41 @@ async def test_output_can_be_limited_to_one_rank() -> None:
         assert [line["text"] for line in await lines(api, "?rank=1")] == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("state", "query"), [("running", ""), ("completed", ""), ("completed", "&follow=true")]
+)
+async def test_a_rank_that_has_printed_nothing_is_refused_with_those_that_have(
+    state: str, query: str
+) -> None:
+    """It looked like a process that has not printed anything yet."""
+    async with job_on(Agent("a", r0=[(1.0, "zero")]), Agent("b", r1=[(1.0, "one")]), state=state) as api:
+        refused, _ = await api.call("GET", f"/v1/jobs/job-1/output?rank=99{query}", 404)
+        assert refused["detail"] == "there is no output of rank 99 of job-1, but of 0 to 1"
+
+
+async def test_a_rank_that_may_start_is_waited_for_until_the_job_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.admission.http.output.POLL_REAL_S", 0.01)
+    agent = Agent("a", r0=[(1.0, "zero")])
+    async with job_on(agent) as api:
+        async with api.client.get("/v1/jobs/job-1/output?follow=true&rank=1") as response:
+            agent.ranks[1] = [(2.0, "one")]
+            assert msgspec.json.decode(await response.content.readline())["text"] == "one"
+        async with api.client.get("/v1/jobs/job-1/output?follow=true&rank=2") as response:
+            api.views[ShowJob] = job_view("job-1", state="completed", nodes=(agent.node,))
+            last = msgspec.json.decode(await response.read())
+    assert last == {"problem": "there is no output of rank 2 of job-1, but of 0 to 1"}
+
+
+async def test_a_rank_is_not_refused_while_nothing_was_printed_or_a_node_does_not_answer() -> None:
+    async with job_on(Agent("a")) as api:
+        assert await lines(api, "?rank=3") == []
+    async with job_on(Agent("a", r0=[(1.0, "zero")]), silent=["b"]) as api:
+        [problem] = await lines(api, "?rank=3")
+        assert problem["node"] == "b"
+
+
 async def test_a_node_that_does_not_answer_is_reported_and_the_others_are_shown() -> None:
     async with job_on(Agent("a", r0=[(1.0, "one")]), silent=["b"]) as api:
         problem, line = await lines(api)
