@@ -45,18 +45,25 @@ class Claim:
 
     async def keep(self, _: Inbox) -> None:
         """A task of the service: renew the claim at once and then for ever. Raises ClaimLost."""
+        failed = False
         while True:
             try:
                 if not await self.take():
                     raise ClaimLost(f"another agent stands for {self.node.node_id}")
             except Unavailable as error:
-                log.warning("claim not renewed", node=self.node.node_id, reason=str(error))
+                if not failed:
+                    log.warning("claim not renewed", node=self.node.node_id, reason=str(error))
+                failed = True
+            else:
+                if failed:
+                    log.info("claim renewed again", node=self.node.node_id)
+                failed = False
             await pause(self._clock, self._lease_s)
 
 
 async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, holder: str, lease_s: float) -> Claim:
     """Claim the first node that no agent has claimed; wait while there is none."""
-    waits = False
+    waits = failed = False
     while True:
         for node in nodes:
             attempt = Claim(bus, clock, node, holder=holder, lease_s=lease_s)
@@ -65,7 +72,9 @@ async def claim(bus: Bus, clock: Clock, nodes: Sequence[Node], *, holder: str, l
                     log.info("node claimed", node=node.node_id)
                     return attempt
             except Unavailable as error:
-                log.warning("no claim", reason=str(error))
+                if not failed:
+                    log.warning("no claim", reason=str(error))
+                failed = True
                 break
         if not waits:
             log.info("every node has an agent, waiting for one to leave", nodes=len(nodes))

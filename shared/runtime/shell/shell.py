@@ -518,10 +518,13 @@ class Shell:
             async with self._clock.within(CURSOR_LIMIT_REAL_S):
                 await self._bus.put(f"cursor/{self._service.name}", str(seq).encode())
         except (Unavailable, TimeoutError) as error:  # the bus is away, or its disk full
+            if self._cursor_moved:
+                log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
             self._cursor_moved = False
             self._cursor_at += self._clock.cluster_s(CURSOR_AGAIN_REAL_S)
-            log.warning("cursor not moved", service=self._service.name, seq=seq, reason=str(error))
         else:
+            if not self._cursor_moved:
+                log.info("cursor moved again", service=self._service.name, seq=seq)
             self._cursor, self._cursor_moved = seq, True
 
     def _cursor_due(self, now: float) -> float:

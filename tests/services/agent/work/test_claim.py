@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from schemas.cluster import Node
 from schemas.ids import NodeId
@@ -125,6 +126,40 @@ def test_a_claim_that_ran_out_unnoticed_is_taken_again() -> None:
             await keeping
 
     played(scene)
+
+
+class Away(MemoryBus):
+    """Away until a time of the loop."""
+
+    until = 0.0
+
+    async def put(
+        self, key: str, value: bytes, expected: int | None = None, ttl_s: float | None = None
+    ) -> int:
+        if asyncio.get_running_loop().time() < self.until:
+            raise Unavailable("NATS is away")
+        return await super().put(key, value, expected, ttl_s)
+
+
+def test_while_the_bus_is_away_that_is_logged_once_and_when_it_is_back() -> None:
+    """Every two seconds, for as long as NATS was away."""
+
+    async def main() -> None:
+        bus = Away(LoopClock())
+        with capture_logs() as logs:
+            bus.until = 20.0
+            held = await take(bus, "a", NODES[:1])
+            keeping = asyncio.create_task(held.keep(INBOX))
+            await asyncio.sleep(10.0)
+            bus.until = 60.0
+            await asyncio.sleep(60.0)
+            keeping.cancel()
+        said = [line["event"] for line in logs if line["log_level"] != "debug"]
+        assert [event for event in said if "every node" not in event] == [
+            *("no claim", "node claimed", "claim not renewed", "claim renewed again")
+        ]
+
+    run(main)
 
 
 class Forgetful(MemoryBus):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from schemas.base import Event
 from schemas.codec import encode
@@ -102,6 +103,29 @@ def test_a_service_waits_for_its_stored_state_while_the_bus_does_not_answer() ->
         client.mend()
         await asyncio.sleep(30.0)
         assert core.state.drained == ["a"]
+        life.cancel()
+        await asyncio.wait({life})
+
+    run(story)
+
+
+def test_a_cursor_that_cannot_be_moved_is_logged_once_and_when_it_moves_again() -> None:
+    """Every five seconds, by each service, for as long as NATS was away."""
+
+    async def story() -> None:
+        bus, core = MemoryBus(LoopClock()), Restorer()
+        client = bus.client(NAME)
+        ports = Ports(bus=client, clock=LoopClock())
+        life = asyncio.create_task(Shell(Set().service(core, ports), ports, Settings()).run())
+        with capture_logs() as logs:
+            await bus.publish([drained("a")])
+            await asyncio.sleep(0.05)
+            client.cut()
+            await asyncio.sleep(60.0)
+            client.mend()
+            await asyncio.sleep(30.0)
+        said = [line["event"] for line in logs if line["event"].startswith("cursor")]
+        assert said == ["cursor not moved", "cursor moved again"]
         life.cancel()
         await asyncio.wait({life})
 
