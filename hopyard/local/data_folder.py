@@ -108,7 +108,10 @@ def _check_name(data: Path) -> None:
 
 
 def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
-    """Close the folder to other accounts. Raises Invalid if it is another account's, or no stack's folder."""
+    """Close the folder to other accounts.
+
+    Raises Invalid if it is another account's, or no stack's folder; OSError if the disk does not let it be made.
+    """
     with contextlib.suppress(FileNotFoundError):
         open_to_others = data.stat().st_mode & owner_only.OTHERS & ~mode
         found = {each.name for each in data.iterdir()}
@@ -119,9 +122,8 @@ def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
             )
     try:
         owner_only.make_folder(data, mode)
-    except OSError as error:
-        text = str(error) if isinstance(error, owner_only.Exposed) else f"{data}: {error.strerror}"
-        raise Invalid(text) from None
+    except owner_only.Exposed as error:
+        raise Invalid(str(error)) from None
 
 
 def close_contents(data: Path) -> None:

@@ -36,8 +36,12 @@ def naming(path: Path) -> Iterator[None]:
 
 def check_folder(folder: Path) -> None:
     """Raise OSError if the folder takes no file now."""
-    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-        file.write(b"x")
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(b"x")
+    except OSError as error:
+        error.filename = str(folder)  # not that of a file which the user does not know
+        raise
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:

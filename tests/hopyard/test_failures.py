@@ -155,9 +155,16 @@ def test_a_folder_that_cannot_be_written_is_named(hopyard: Hopyard, tmp_path: Pa
 @pytest.mark.skipif(
     not Path("/sys/kernel").is_dir(), reason="needs Linux's /sys, where nobody may make a folder"
 )
-def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard) -> None:
-    """Not even root, as in an immutable folder."""
-    ran = hopyard("compare", "--scenario", "tiny", "--policies", "fifo,sjf", "--out", "/sys/kernel/own")
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("compare --scenario tiny --policies fifo,sjf --out", "up --data", "demo --scenario tiny --keep"),
+        *("bench latency --data", "credentials"),
+    ],
+)
+def test_a_folder_that_nobody_may_make_is_named(hopyard: Hopyard, command: str) -> None:
+    """Not even root, as in an immutable folder. A stack's folder was an invalid one (2), others were not."""
+    ran = hopyard(*command.split(), "/sys/kernel/own")
     assert (ran.code, ran.out) == (1, "")
     where, _, why = ran.err.splitlines()[-1].rpartition(": ")
     assert where == "hopyard: /sys/kernel/own"
