@@ -1,5 +1,6 @@
 """status; nodes; node drain, node restore, node remove, node discover, node admit, node expel."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from hopyard.commands.options import (
     AsJson,
     ListColumns,
     Out,
+    OwnData,
     Quiet,
     Watching,
     chosen,
@@ -24,6 +26,7 @@ from hopyard.commands.options import (
     writable,
 )
 from hopyard.failures import Failure, Invalid
+from hopyard.local.data_folder import MARKS
 from hopyard.local.stacks import BESIDE_IT, my_folder
 from hopyard.show.columns import Listing
 from hopyard.show.nodes import DEFAULT, node_columns
@@ -198,6 +201,7 @@ def admit(
         Path | None,
         typer.Option("--out", metavar="FILE", dir_okay=False, callback=writable, help="Write to this file."),
     ] = None,
+    data: OwnData = None,
 ) -> None:
     """Admit a node to your stack: print the NATS credentials for its agent.
 
@@ -212,7 +216,7 @@ def admit(
 
     if (name is None) != whichever:
         raise Invalid("give either a NODE or --any")
-    data = my_folder(Path.cwd(), instead=BESIDE_IT)
+    data = _folder_of_stack(data)
     account = admitted(data, name) if name else admitted_any(data)
     if file:
         outputs.write_secret(file, account.read_bytes())
@@ -222,19 +226,30 @@ def admit(
 
 
 @node.command()
-def expel(node: NodeArgument) -> None:
+def expel(node: NodeArgument, *, data: OwnData = None) -> None:
     """Expel a node: its credentials are invalid from now on. What runs there is lost when its lease ends.
 
     $ hopyard node expel gpu-1
     """
-    from hopyard.local.accounts import await_taken  # noqa: PLC0415 - as above
+    from hopyard.local.accounts import await_taken, is_expelled  # noqa: PLC0415 - as above
     from hopyard.local.accounts import expel as forget  # noqa: PLC0415 - as above
 
-    data = my_folder(Path.cwd(), instead=BESIDE_IT)
-    if not forget(data, node):
+    data = _folder_of_stack(data)
+    if not forget(data, node) and not is_expelled(data, node):
         raise Failure(f"node {node} was not admitted")
     await_taken(data)
     say(f"node {node} is expelled: NATS refuses its agent from now on")
+
+
+def _folder_of_stack(named: Path | None) -> Path:
+    """Raises Unreachable, Invalid."""
+    if named is None:
+        return my_folder(Path.cwd(), instead=f"{BESIDE_IT}, or name that by --data")
+    if not any((named / mark).exists() for mark in MARKS):
+        raise Invalid(f"--data {named}: no stack has run on this folder")
+    if named.stat().st_uid != os.geteuid():
+        raise Invalid(f"--data {named} is another account's: run this as its user")
+    return named
 
 
 def _show(drained: NodeDrain, *, as_json: bool) -> None:

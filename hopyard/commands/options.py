@@ -164,6 +164,12 @@ def writable(context: typer.Context, option: typer.CallbackParam, file: Path | N
     return file
 
 
+OwnData = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", parser=folder_path, help="Data folder of the stack. Default: yours."
+    ),
+]
 SecretOut = Annotated[
     Path | None,
     typer.Option(

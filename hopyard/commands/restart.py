@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hopyard.commands.options import AsJson, folder_path, named
+from hopyard.commands.options import AsJson, OwnData, named
+from hopyard.failures import Unreachable
 from hopyard.show.terminal import put_line, say, show_json
 
 
@@ -18,12 +19,7 @@ def restart(
         ),
     ] = None,
     *,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            "--data", metavar="DIR", parser=folder_path, help="Data folder of the stack. Default: yours."
-        ),
-    ] = None,
+    data: OwnData = None,
     as_json: AsJson = False,
 ) -> None:
     """Restart processes of a running stack, one after the other.
@@ -40,12 +36,17 @@ def restart(
     """
     from hopyard.actions.restart import restart as restarted  # noqa: PLC0415 - brings the settings
     from hopyard.actions.restart import running_on  # noqa: PLC0415 - as above
-    from hopyard.local.stacks import my_folder  # noqa: PLC0415 - as above
+    from hopyard.local.stacks import BY_DATA, my_folder, my_stack  # noqa: PLC0415 - as above
 
     for name in names or ():
         named(name)
-    folder = data or my_folder(Path.cwd(), instead="name its folder by --data")
-    running_on(folder)
+    folder = data or my_folder(Path.cwd(), instead=BY_DATA)
+    try:
+        running_on(folder)
+    except Unreachable:
+        if data is None:
+            my_stack(Path.cwd(), instead=BY_DATA)  # its error names a stack that runs elsewhere
+        raise
     say(f"the stack on {folder}")
     done = []
     for one in restarted(folder, names or ()):

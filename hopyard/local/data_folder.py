@@ -110,7 +110,7 @@ def _check_name(data: Path) -> None:
 def close_to_others(data: Path, mode: int = owner_only.FOLDER) -> None:
     """Close the folder to other accounts.
 
-    Raises Invalid if it is another account's, or no stack's folder; OSError if the disk does not let it be made.
+    Raises Invalid if it is another account's, or no stack's folder; OSError if it cannot be made.
     """
     with contextlib.suppress(FileNotFoundError):
         open_to_others = data.stat().st_mode & owner_only.OTHERS & ~mode

@@ -19,6 +19,7 @@ from shared.runtime.state_folder import state_folder
 
 BY_API = "name one by --api or HOPYARD_API_URL"
 BY_NATS = "set HOPYARD_NATS_URL"
+BY_DATA = "name its folder by --data"
 BESIDE_IT = "run this where the stack runs, as its user and in its folder"
 """ways to name a stack to a command, as an error words them"""
 

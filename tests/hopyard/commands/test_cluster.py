@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hopyard.api import connect
 from hopyard.local import accounts
 from hopyard.local.data_folder import StackFile, write_stack_file
-from hopyard.local.stacks import folder_of_api
+from hopyard.local.stacks import BESIDE_IT, folder_of_api, listed
 from schemas.base import Event
 from schemas.events import PolicyChosen
 from schemas.ids import NodeId, PlanId
@@ -139,9 +139,8 @@ def healthy(api: CannedApi) -> None:
         ("store export a", "set HOPYARD_NATS_URL"),
         ("quarantine list", "set HOPYARD_NATS_URL"),
         ("restart", "name its folder by --data"),
-        ("page", "run this where the stack runs, as its user and in its folder"),
-        ("node admit a", "run this where the stack runs, as its user and in its folder"),
-        ("node expel a", "run this where the stack runs, as its user and in its folder"),
+        ("page", BESIDE_IT),
+        *((f"node {word} a", f"{BESIDE_IT}, or name that by --data") for word in ("admit", "expel")),
     ],
 )
 def test_without_a_stack_a_command_says_how_to_name_one(
@@ -157,6 +156,44 @@ def test_a_restart_names_no_stack_that_does_not_run(hopyard: Hopyard, tmp_path: 
     ran = hopyard("restart", "--data", str(tmp_path))
     assert ran.code == 3
     assert ran.err.startswith(f"hopyard: no stack runs on {tmp_path}")
+
+
+def test_where_a_stack_has_ended_a_restart_names_the_one_that_runs_elsewhere(
+    hopyard: Hopyard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ended, other = tmp_path / "ended" / ".hopyard", tmp_path / "other" / ".hopyard"
+    for data in (ended, other):
+        data.mkdir(parents=True)
+        (data / "lock").touch()
+    monkeypatch.chdir(ended.parent)
+    url = "http://127.0.0.1:1"
+    write_stack_file(other, StackFile(api_url=url, nats_url="", pid=os.getpid(), pids={}, ports={}))
+    with listed(other, print):
+        ran = hopyard("restart")
+    said = f"the stack on {ended} does not run; another of yours runs on {other} ({url})"
+    assert (ran.code, ran.err) == (3, f"hopyard: {said}; name its folder by --data\n")
+
+
+def test_a_node_is_admitted_and_expelled_by_the_name_of_the_stack_s_folder(
+    hopyard: Hopyard, tmp_path: Path
+) -> None:
+    data = tmp_path / "mine"
+    data.mkdir()
+    for command in ("admit", "expel"):
+        ran = hopyard("node", command, "gpu-1", "--data", str(data))
+        assert (ran.code, ran.err) == (2, f"hopyard: --data {data}: no stack has run on this folder\n")
+    (data / "lock").touch()
+    if os.geteuid() == 0:  # it would put files there that the stack cannot read
+        os.chown(data, 4711, -1)
+        assert "is another account's" in hopyard("node", "admit", "gpu-1", "--data", str(data)).err
+        os.chown(data, 0, -1)
+    ran = hopyard("node", "admit", "gpu-1", "--data", str(data))
+    assert (ran.code, json.loads(ran.out)["user"]) == (0, "agent-gpu-1")
+    for _ in range(2):
+        assert "is expelled" in hopyard("node", "expel", "gpu-1", "--data", str(data)).err
+    ran = hopyard("node", "expel", "gpu-2", "--data", str(data))
+    assert (ran.code, ran.err) == (1, "hopyard: node gpu-2 was not admitted\n")
 
 
 def test_status_is_the_cluster_at_a_glance(hopyard: Hopyard, api: CannedApi) -> None:
@@ -336,8 +373,9 @@ def test_a_node_that_nats_has_not_taken_in_or_out_is_reported(
         api_url=api.url, nats_url="nats://127.0.0.1:1", pid=os.getpid(), pids={}, ports={}, accounts=1
     )
     write_stack_file(data, replace(stack, accounts_refused="the key does not fit"))
-    ran = hopyard("node", command, "gpu-1")
-    assert ran.code == 1
+    for _ in range(2):  # a second time a node that NATS still let in was said not to be admitted
+        ran = hopyard("node", command, "gpu-1")
+        assert ran.code == 1
     assert "goes on with the accounts that it had: the key does not fit" in " ".join(ran.err.split())
     assert "is expelled" not in ran.err
     accounts.admitted(data, "gpu-1")
