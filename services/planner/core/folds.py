@@ -221,6 +221,12 @@ def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
     state.claims.end_profile(fact.placement_id, fact.node_id)
 
 
+def _profile_failed(state: State, fact: ProfileFailed) -> None:
+    _profile_ended(state, fact)
+    if fact.final and (job := state.jobs.get(fact.job_id)):
+        job.types_failed |= {fact.gpu_type}
+
+
 def _plan_published(state: State, fact: PlanPublished) -> None:
     state.plans += 1
     if fact.token < state.token:
@@ -416,7 +422,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     ProfilingPlanned: _round_opened,
     ProfilingAdded: _profiling_added,
     ProfileMeasured: _profile_ended,
-    ProfileFailed: _profile_ended,
+    ProfileFailed: _profile_failed,
     PlanPublished: _plan_published,
     PolicyChosen: _policy_chosen,
     PlacementRefused: _placement_refused,

@@ -41,6 +41,8 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """false: once it starts, no plan takes its place"""
     types_named: tuple[GpuType, ...] = ()
     """the types that its file names; empty: it may use any"""
+    types_failed: frozenset[GpuType] = frozenset()
+    """the types on which it was found not to run"""
     status: JobState = JobState.SUBMITTED
     age_s: float = 0.0
     sensitivity: float = 1.0
@@ -119,10 +121,14 @@ class State(msgspec.Struct, kw_only=True):
 
 
 def jobs_coming(state: State) -> int:
-    """Jobs on their way to the queue, without those that wait for a node on which they can be measured."""
+    """Jobs on their way to the queue, without those that wait for a node on which they can be measured.
+
+    A job that failed on each open type waits for a node of another one.
+    """
     open_types = {known.node.gpu_type for known in state.nodes.values() if known.usable}
     return sum(
-        job.status is not JobState.SUBMITTED or not open_types.isdisjoint(job.types_named or open_types)
+        job.status is not JobState.SUBMITTED
+        or not open_types.isdisjoint(frozenset(job.types_named or open_types) - job.types_failed)
         for job in (state.jobs[job_id] for job_id in state.coming)
     )
 

@@ -128,7 +128,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """unfinished jobs in the cluster, whether they are in `jobs` or not"""
     jobs_coming: int = 0
     """those of them that are still measured or estimated, and so in no view; without those for which no node
-    of their GPU types is open"""
+    is open of a GPU type on which they may run"""
     effort: Effort
     restart_s: float = 0.0
     """seconds of running that a job loses when it is moved (its checkpoint is written, its workers start

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.base import Event
-from schemas.events import NodeDrained
+from schemas.events import NodeDrained, NodeRestored, ProfileFailed
 from schemas.ids import JobId, NodeId, PlacementId, PlanId, RotaId
 from schemas.placement import Gang, Relaxed
 from schemas.plans import Placement, PlanKind
@@ -235,6 +235,29 @@ def test_a_job_that_waits_for_a_node_to_be_measured_on_is_not_counted_as_coming(
     fold(state, NodeDrained(at=0.0, node_id=OTHER))
     assert (seen(state).jobs_present, seen(state).jobs_coming) == (1, 0)
     fold(state, profiled("new"))
+    assert seen(state).jobs_coming == 1
+
+
+def test_a_job_that_failed_on_each_open_type_is_not_counted_as_coming() -> None:
+    """It waits for a node of another type, and jobs that `jps` gathers waited with it."""
+    state = state_of(joined(), joined(OTHER, gpu_type=K80), submitted("new"))
+    fold(state, NodeDrained(at=0.0, node_id=OTHER))
+    assert seen(state).jobs_coming == 1
+    for final, coming in ((False, 1), (True, 0)):
+        fold(
+            state,
+            ProfileFailed(
+                at=1.0,
+                job_id=JobId("new"),
+                placement_id=PlacementId("profile-1"),
+                gpu_type=V100,
+                node_id=NODE,
+                reason="no memory",
+                final=final,
+            ),
+        )
+        assert seen(state).jobs_coming == coming
+    fold(state, NodeRestored(at=2.0, node_id=OTHER))
     assert seen(state).jobs_coming == 1
 
 
