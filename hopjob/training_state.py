@@ -22,6 +22,8 @@ from hopjob.state.samples import Progress
 FIRST_MODEL_LIMIT_S = 60.0
 """seconds that copies wait for the checkpoint with which all of them begin"""
 POLL_S = 0.05
+LAST_SAVE_LIMIT_S, LAST_SAVE_EVERY_S = 60.0, 2.0
+"""seconds for which the last save is tried again, and between two attempts"""
 
 
 class TrainingState:
@@ -45,6 +47,8 @@ class TrainingState:
         self._found: tuple[str, State] | None = None
         self._resume_random: Callable[[], None] = _nothing
         self._saved_at, self._saved = time.monotonic(), -1
+        self._unsaved = ""
+        """why the newest attempt to save failed; empty: it did not"""
         if self._folder is not None:
             self._state()  # refuses now, not after an hour of training, what a checkpoint cannot hold
 
@@ -120,7 +124,7 @@ class TrainingState:
         A copy then ends its process, unless the whole job is done. In that case the first copy that finds
         out loads the merged model and goes on to the end of the script.
         """
-        self.save("end")
+        self._save_last()
         if not self._order.copy or self._root is None:
             return
         name = self._finished(self._root) if self._order.rank == 0 else ""
@@ -129,6 +133,23 @@ class TrainingState:
         if not name:
             self._process.ending.report_and_exit("completed", {"samples": float(self.progress.trained)})
         self._model.load_state_dict(self._root.load(name)["model"])
+
+    def _save_last(self) -> None:
+        """Save the trained model. If that fails for long, the job is interrupted: complete, it would be lost.
+
+        All ranks wait for rank 0, which would else be alone in its interruption.
+        """
+        deadline = time.monotonic() + LAST_SAVE_LIMIT_S
+        while True:
+            self.save("end")
+            over = time.monotonic() > deadline or self._process.connection.stop_asked is not None
+            mine = self._unsaved, over
+            unsaved, over = mine if self.group is None else _of_all(mine, self.group)[0]
+            if not unsaved:
+                return
+            if over:
+                self._process.ending.report_and_exit("lost", {"reason": unsaved}, LOST)
+            time.sleep(LAST_SAVE_EVERY_S)
 
     def _finished(self, root: Folder) -> str:
         """Name of the whole job's checkpoint; empty: the job is not done, or another copy goes on with it."""
@@ -148,7 +169,7 @@ class TrainingState:
     def save(self, why: str, *, alone: bool = False) -> None:
         """Save a checkpoint. All ranks call it after the same step, or rank 0 `alone`.
 
-        If the disk is full, training goes on.
+        If the disk is full, training goes on; see also `_save_last`.
         """
         if self._folder is None or self._order.profile is not None:
             return
@@ -170,8 +191,9 @@ class TrainingState:
             reason = f"no checkpoint of {self.progress.trained} samples: {error}"[:300]
             sys.stderr.write(f"hopjob: {reason}\n")
             self._process.connection.send(unsaved={"reason": reason})
+            self._unsaved = reason
         else:
-            self._saved = self.progress.trained
+            self._saved, self._unsaved = self.progress.trained, ""
             self._process.ending.samples = float(self.progress.trained)
             took = time.perf_counter() - begin
             self._process.connection.send(

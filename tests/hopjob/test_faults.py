@@ -191,13 +191,26 @@ def test_a_full_disk_is_reported_and_training_goes_on(tmp_path: Path) -> None:
             "EPOCHS": 20,
             "HOPJOB_CHECKPOINT_INTERVAL_S": 0.2,
         }
-        [rank] = agent.run(LEDGER, **job, **environment)
-        assert rank.end() == 0, rank.output()
-        assert len(rank.said("unsaved")) > 1
+        [rank] = agent.run(SCRIPTS / "gives_up_soon.py", SCRIPT=LEDGER, **job, **environment)
+        assert rank.end() == LOST, rank.output()
+        assert len(rank.said("unsaved")) > 2
         assert rank.said("saved") == []
-        assert rank.last_word() == {"completed": {"samples": 4000.0}}
+        [[kind, said]] = rank.last_word().items()
+        assert (kind, said["reason"]) == ("lost", rank.said("unsaved")[-1]["reason"])
+        assert said["reason"].startswith("no checkpoint of 4000 samples: ")
         assert list((tmp_path / "checkpoints").glob("*.p*t")) == []
     assert set(trained(tmp_path).values()) == {1}
+
+
+def test_all_ranks_are_interrupted_where_the_trained_model_cannot_be_saved(tmp_path: Path) -> None:
+    """The job was complete, and its model nowhere."""
+    with Agent(tmp_path) as agent:
+        job: dict[str, Any] = {"SCRIPT": LEDGER, "DATASET": 32, "EPOCHS": 2, "NO_ROOM": 1}
+        ranks = agent.run(SCRIPTS / "gives_up_soon.py", 2, **job)
+        assert [rank.end() for rank in ranks] == [LOST, LOST]
+        assert [rank.last_word()["lost"]["reason"] for rank in ranks] == [
+            "no checkpoint of 64 samples: [Errno 28] No space left on device"
+        ] * 2
 
 
 def test_a_checkpoint_that_failed_is_saved_at_the_end(tmp_path: Path) -> None:

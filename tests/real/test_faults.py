@@ -181,17 +181,21 @@ async def test_a_damaged_checkpoint_is_skipped_for_the_one_before(stage: Stage) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-async def test_a_full_disk_costs_the_checkpoint_and_not_the_job(stage: Stage) -> None:
+async def test_a_full_disk_costs_the_checkpoint_and_neither_the_job_nor_its_model(stage: Stage) -> None:
     folder = stage.data / "small"
     folder.mkdir()
-    await run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder))
+    await run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder))
     try:
-        (folder / "filler").write_bytes(b"x" * 60_000)
+        (folder / "filler").write_bytes(b"x" * 1_040_000)
         checkpoint = {"folder": str(folder), "interval_s": 2, "grace_s": 10}
         await stage.submit(stage.job("full", samples=2_500, checkpoint=checkpoint))
+        async with asyncio.timeout(LIMIT_S):
+            while not any("checkpoint" in line and "space" in line for line in await output(stage, "full")):
+                await asyncio.sleep(0.2)
+        (folder / "filler").unlink()
         await stage.until("full", JobCompleted)
-        lines = [line.text async for line in stage.client.output(stage.jobs["full"], newest=1_000)]
-        assert any("checkpoint" in line and "space" in line for line in lines), lines
+        saved = max(path.name for path in folder.glob("*.pt"))
+        assert int(saved.partition("-")[0]) >= 2_500
     finally:
         await run("umount", "-l", str(folder))
 
@@ -238,6 +242,10 @@ async def test_after_all_that_the_log_is_sound(stage: Stage) -> None:
             await asyncio.sleep(0.2)
     lines = [line async for line in stage.client.events()]
     assert audit([line.fact() for line in lines], drained=True, seqs=[line.seq for line in lines]) == []
+
+
+async def output(stage: Stage, name: str) -> list[str]:
+    return [line.text async for line in stage.client.output(stage.jobs[name], newest=1_000)]
 
 
 async def run(*command: str) -> None:
