@@ -59,12 +59,15 @@ def cluster_throughput_mean(ledger: Ledger, now: float) -> float | None:
     """Σ over jobs of samples/s ÷ single-GPU mean, averaged over the span.
 
     The integral of throughput is the number of samples, so no sampling interval enters. Samples count
-    once they are in a checkpoint or the job is complete; what had to be recomputed counts once.
+    once they are in a checkpoint or the job is complete; what had to be recomputed counts once. None while
+    jobs train and none has saved anything: what they have done is not known yet.
     """
     if not ledger.jobs:
         return None
     first, last = span_s(ledger, now)
     work = plain_sum(record.samples_done / single_gpu_mean(record) for record in estimated(ledger))
+    if not work and any(record.present for record in ledger.jobs.values()):
+        return None
     return _share(work, last - first)
 
 

@@ -37,6 +37,7 @@ from tests.fact_builders import (
     NODE,
     V100,
     cancelled,
+    checkpointed,
     completed,
     config,
     in_queue,
@@ -501,6 +502,15 @@ def test_cluster_throughput_is_in_units_of_single_gpus(seconds: float) -> None:
     end = completed("a", at=100 + seconds, samples_done=1005)
     found = figures(*in_queue("a", at=100), started("a", at=100), end)
     assert found["cluster_throughput_mean"] == pytest.approx(1005 / 10 / seconds)
+
+
+def test_the_throughput_is_not_known_before_a_running_job_has_saved_anything() -> None:
+    """Ten minutes into a real job `status` said 0."""
+    running = [*in_queue("a", at=100), started("a", at=100)]
+    assert figures(*running, submitted("b", at=150))["cluster_throughput_mean"] is None
+    saved = checkpointed("a", at=150, samples_done=1005)
+    assert figures(*running, saved)["cluster_throughput_mean"] == pytest.approx(1005 / 10 / 50)
+    assert figures(*running, cancelled("a", at=150))["cluster_throughput_mean"] == 0
 
 
 def test_the_present_cluster_throughput_is_the_planned_one_of_running_jobs() -> None:
