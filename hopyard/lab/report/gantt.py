@@ -9,7 +9,7 @@ from itertools import accumulate, groupby, pairwise
 
 import msgspec
 
-from hopyard.lab.report.pictures import HOUR_S, TEAMS
+from hopyard.lab.report.pictures import HOUR_S, TEAMS, spread_out
 from hopyard.lab.runs.trials import Hold, Simulated
 from hopyard.show.units import duration, number
 from schemas.results import JobResult
@@ -69,17 +69,6 @@ def boxes(holds: Iterable[Hold]) -> dict[int, list[Box]]:
     return found
 
 
-def spread_out(middles: Sequence[float], last: float) -> list[float]:
-    """The heights of names, `LINE` apart at least and none below `last`, each near its ascending middle."""
-    down: list[float] = []
-    for middle in middles:
-        down.append(max(middle, down[-1] + LINE) if down else middle)
-    up: list[float] = []
-    for height in reversed(down):
-        up.append(min(height, up[-1] - LINE if up else last))
-    return up[::-1]
-
-
 class _Arm:
     """One policy's rows, from `top` on."""
 
@@ -131,7 +120,7 @@ class _Arm:
         kinds = [(kind, len(list(alike))) for kind, alike in groupby(self._outcome.gpu_types)]
         edges = [self._top + self._row * rows for rows in accumulate((n for _, n in kinds), initial=0)]
         middles = [(high + low) / 2 + 4 for high, low in pairwise(edges)]
-        for (kind, _), y in zip(kinds, spread_out(middles, self.bottom), strict=True):
+        for (kind, _), y in zip(kinds, spread_out(middles, self.bottom, LINE), strict=True):
             yield f'<text class="type" x="{LEFT - 8:g}" y="{y:.1f}">{html.escape(kind)}</text>'
         for y in edges[1:-1]:
             yield f'<path class="line" d="M{LEFT:g} {y:.1f}H{WIDTH - RIGHT:g}"/>'

@@ -33,6 +33,8 @@ TITLE_LETTERS = 90
 """letters in one line of a name above a panel"""
 STEPS = 600
 """points of a curve over time"""
+LINE, FRAME, NAMES_MOST = 0.16, 0.8, 120
+"""of a Gantt picture: inches of a name's line and of what is above and below the rows, and names at most"""
 PIXELS = 1300
 """columns of a Gantt picture"""
 ASIDE = 0.015
@@ -115,16 +117,29 @@ def sweep(
 
 def gantt(outcomes: Mapping[str, Simulated]) -> bytes:
     """Which job has which GPU when, an arm below the other; white: idle."""
+    gpus = max(len(outcome.gpu_types) for outcome in outcomes.values())
+    names = max(len(_edges(outcome.gpu_types)) - 1 for outcome in outcomes.values())
+    height = max(min(1.9 + gpus / 190, 4.6), FRAME + LINE * min(names, NAMES_MOST))
     span_s = max(hold.ended_at - one.began_at for one in outcomes.values() for hold in one.holds)
 
     def draw(axes: Sequence[Axes]) -> None:
         for axis, (arm, outcome) in zip(axes, outcomes.items(), strict=True):
-            _occupancy(axis, outcome, span_s)
+            _occupancy(axis, outcome, span_s, (height - FRAME) / LINE)
             axis.set_title(wrapped(arm, TITLE_LETTERS))
         axes[-1].set_xlabel(HOURS)
 
-    gpus = max(len(outcome.gpu_types) for outcome in outcomes.values())
-    return drawn(draw, rows=len(outcomes), height=min(1.9 + gpus / 190, 4.6))
+    return drawn(draw, rows=len(outcomes), height=height)
+
+
+def spread_out(middles: Sequence[float], last: float, line: float) -> list[float]:
+    """The heights of names, a `line` apart at least and none below `last`, each near its ascending middle."""
+    down: list[float] = []
+    for middle in middles:
+        down.append(max(middle, down[-1] + line) if down else middle)
+    up: list[float] = []
+    for height in reversed(down):
+        up.append(min(height, up[-1] - line if up else last))
+    return up[::-1]
 
 
 def points(
@@ -253,7 +268,8 @@ def _held(grid: Floats, curve: Curve) -> Floats:
     return held
 
 
-def _occupancy(axis: Axes, outcome: Simulated, span_s: float) -> None:
+def _occupancy(axis: Axes, outcome: Simulated, span_s: float, lines: float) -> None:
+    """`lines`: how many names have room beside the rows."""
     width = PIXELS
     owner = np.full((len(outcome.gpu_types), width), -1, dtype=np.int32)
     for hold in outcome.holds:
@@ -270,18 +286,22 @@ def _occupancy(axis: Axes, outcome: Simulated, span_s: float) -> None:
         extent=(0.0, span_s / HOUR_S, len(owner), 0.0),
     )
     axis.grid(visible=False)
-    _name_types(axis, outcome.gpu_types)
+    _name_types(axis, outcome.gpu_types, lines)
 
 
-def _name_types(axis: Axes, gpu_types: Sequence[str]) -> None:
-    """Each type's name in the middle of its rows, and a line between types."""
-    edges = [
-        0,
-        *(at for at in range(1, len(gpu_types)) if gpu_types[at] != gpu_types[at - 1]),
-        len(gpu_types),
-    ]
-    middles = [(low + high) / 2 for low, high in pairwise(edges)]
-    axis.set_yticks(middles, [gpu_types[edge] for edge in edges[:-1]])
+def _edges(gpu_types: Sequence[str]) -> list[int]:
+    """Where another type begins among the GPUs, their beginning and their end included."""
+    changes = (at for at in range(1, len(gpu_types)) if gpu_types[at] != gpu_types[at - 1])
+    return [0, *changes, len(gpu_types)]
+
+
+def _name_types(axis: Axes, gpu_types: Sequence[str], lines: float) -> None:
+    """Each type's name beside its rows, and a line between types; the widest are named if not all can be."""
+    edges = _edges(gpu_types)
+    widest = sorted(pairwise(edges), key=lambda rows: rows[0] - rows[1])[: round(lines)]
+    named = sorted(widest)
+    middles = spread_out([(low + high) / 2 for low, high in named], len(gpu_types), len(gpu_types) / lines)
+    axis.set_yticks(middles, [gpu_types[low] for low, _ in named])
     axis.tick_params(axis="y", length=0)
     for edge in edges[1:-1]:
         axis.axhline(edge, color="#1C2430", linewidth=0.8)

@@ -74,6 +74,8 @@ def test_pictures_show_something_in_colour(draw: Callable[[], bytes]) -> None:
 
 
 HOUR_S = 3600.0
+LETTERS_HIGH = 20
+"""pixels of a name in a picture"""
 
 
 def test_a_gantt_picture_is_white_where_gpus_are_idle() -> None:
@@ -86,6 +88,22 @@ def test_a_gantt_picture_is_white_where_gpus_are_idle() -> None:
 def test_a_gantt_picture_begins_with_the_first_submission() -> None:
     later = shifted(finished().outcome, 3600.0)
     assert pictures.gantt({"hops": later}) == pictures.gantt({"hops": finished().outcome})
+
+
+def test_a_gantt_picture_has_a_line_for_the_name_of_each_of_many_unlike_nodes() -> None:
+    """Nodes of 64 GPUs whose types alternate had their names one upon the other."""
+    unlike = replace(finished().outcome, gpu_types=("v100", "titan-xp", "k80", "gtx-1080-ti") * 16)
+    alike = replace(unlike, gpu_types=tuple(sorted(unlike.gpu_types)))
+    high, low = (Image.open(io.BytesIO(pictures.gantt({"hops": one}))).height for one in (unlike, alike))
+    assert low < 64 * LETTERS_HIGH < high
+
+
+@pytest.mark.parametrize(
+    ("middles", "spread"),
+    [([5, 50, 95], [5, 50, 95]), ([50, 51, 52], [50, 60, 70]), ([5, 98, 99], [5, 90, 100])],
+)
+def test_names_beside_a_gantt_picture_are_a_line_apart(middles: list[float], spread: list[float]) -> None:
+    assert pictures.spread_out(middles, 100, 10) == spread
 
 
 def shifted(one: Simulated, by_s: float) -> Simulated:
