@@ -229,6 +229,8 @@ def admit(
 def expel(node: NodeArgument, *, data: OwnData = None) -> None:
     """Expel a node: its credentials are invalid from now on. What runs there is lost when its lease ends.
 
+    The node is listed as lost until `hopyard node remove` forgets it.
+
     $ hopyard node expel gpu-1
     """
     from hopyard.local.accounts import await_taken, is_expelled  # noqa: PLC0415 - as above
