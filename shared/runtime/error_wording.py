@@ -31,14 +31,15 @@ LISTED_AT_MOST = 40
 QUOTE = "'"
 
 
-def worded(reason: str, kind: object, path: str) -> str:
+def worded(reason: str, kind: object, path: str, at: object = None) -> str:
     """The message in plain words.
 
-    `reason`: msgspec's message without the path; `path`: as `$.gpus[1]`; `kind`: the type of the whole value.
+    `reason`: msgspec's message without the path; `path`: as `$.gpus[1]`; `kind`: the type of the whole value;
+    `at`: the value at the path, whose tag says which of several structs it is.
     """
     types = _types_at(kind, path)
     if found := _UNKNOWN.match(reason):
-        known = list(dict.fromkeys(_fields(types)))
+        known = list(dict.fromkeys(_fields(types, at)))
         return f"there is no such field{hint(found['name'], known)}; there are {listed(known) or 'none'}"
     if found := _MISSING.match(reason):
         return "this field is missing"
@@ -120,13 +121,18 @@ def _types_within(kind: inspect.Type, step: str) -> Iterator[inspect.Type]:
             return
 
 
-def _fields(types: Iterable[inspect.Type]) -> Iterator[str]:
+def _fields(types: Iterable[inspect.Type], at: object) -> Iterator[str]:
+    """Names of the fields that a value may have; of structs with tags, that of the value `at` counts."""
     for kind in types:
         match _without_metadata(kind):
+            case inspect.StructType(tag_field=str(name), tag=tag) if (
+                isinstance(at, dict) and at.get(name) != tag
+            ):
+                pass
             case inspect.StructType(fields=fields):
                 yield from (field.encode_name for field in fields)
             case inspect.UnionType() as union:
-                yield from _fields(_members(union))
+                yield from _fields(_members(union), at)
             case _:
                 pass
 

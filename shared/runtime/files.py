@@ -207,7 +207,7 @@ def _located(error: msgspec.ValidationError, path: str, root: yaml.Node, what: _
     place = _PLACE.search(text)
     field = _named(place["path"], text, what) if place else "$"
     reason = text[: place.start()] if place else text
-    member, reason = _MEMBER.search(reason), worded(reason, what.kind, field)
+    member, reason = _MEMBER.search(reason), worded(reason, what.kind, field, _at(what.value, field))
     found, last = _follow(root, field)
     if member is not None:
         field = f"{field}.{member['name']}"

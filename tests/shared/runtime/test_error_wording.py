@@ -63,6 +63,10 @@ def test_errors_of_a_job_file(change: dict[str, object], said: str) -> None:
             "$.workload.cuont: there is no such field; did you mean count?",
         ),
         (
+            {"arrivals": "poisson", "hours": [3, 10]},
+            "$.workload.hours: there is no such field; there are count, rate_per_hour, mix, gpu_hours_mean",
+        ),
+        (
             {"arrivals": "listed", "jobs": [{"at_s": 0.0, "job": {"nam": "a"}}]},
             "$.workload.jobs[0].job.nam: there is no such field; did you mean name?",
         ),
