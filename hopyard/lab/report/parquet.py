@@ -11,6 +11,8 @@
 Each begins with group, arm, at (the place in a sweep), policy and seed. Times are cluster seconds.
 """
 
+import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 import duckdb
 import msgspec
 
+from hopyard.failures import Failure
 from hopyard.lab.runs.cases import Case, Finished
 from hopyard.lab.runs.trials import PlanRow, PointRow, Simulated
 from schemas.accuracy import Execution
@@ -30,6 +33,8 @@ Cell = str | float | int | None
 Row = dict[str, Cell]
 
 KEYS = {"group": str, "arm": str, "at": float, "policy": str, "seed": int}
+REASON = re.compile(r'": ([A-Z][^"]*)')
+"""in an error of DuckDB, behind the name of the file: what the system said"""
 SQL = {str: "VARCHAR", float: "DOUBLE", int: "BIGINT", bool: "BOOLEAN"}
 
 
@@ -53,17 +58,26 @@ KINDS: Mapping[str, tuple[type[msgspec.Struct], Callable[[Simulated], Iterator[m
 
 
 def write(folder: Path, finished: Sequence[Finished]) -> None:
-    """Run after run: only one run's rows are objects at a time, those before it are columns."""
+    """Run after run: only one run's rows are objects at a time, those before it are columns.
+
+    A file is replaced when the new one is whole. Raises Failure if one cannot be written.
+    """
     make_folder(folder)
-    for name, (row_kind, rows_of) in KINDS.items():
-        columns = _columns(row_kind)
-        with interruptible(), duckdb.connect() as table:
-            fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-            table.execute(f"CREATE TABLE written ({fields})")
-            for one in finished:
-                keys = _keys(one.case, one.outcome.result.policy)
-                _insert(table, columns, [keys | _renamed(row) for row in rows_of(one.outcome)])
-            table.table("written").write_parquet(str(folder / f"{name}.parquet"))
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as made:
+        for name, (row_kind, rows_of) in KINDS.items():
+            columns, file = _columns(row_kind), f"{name}.parquet"
+            with interruptible(), duckdb.connect() as table:
+                fields = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+                table.execute(f"CREATE TABLE written ({fields})")
+                for one in finished:
+                    keys = _keys(one.case, one.outcome.result.policy)
+                    _insert(table, columns, [keys | _renamed(row) for row in rows_of(one.outcome)])
+                try:
+                    table.table("written").write_parquet(str(Path(made, file)))
+                except duckdb.IOException as error:
+                    reason = REASON.search(str(error))
+                    raise Failure(f"{folder / file}: {reason[1].lower() if reason else error}") from None
+            Path(made, file).replace(folder / file)
 
 
 def _insert(table: duckdb.DuckDBPyConnection, columns: Mapping[str, str], rows: Sequence[Row]) -> None:

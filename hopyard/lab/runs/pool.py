@@ -7,7 +7,6 @@ A run that fails is a result too: it is reported with its last words, and the ot
 import asyncio
 import contextlib
 import fcntl
-import gzip
 import os
 import shutil
 import signal
@@ -23,7 +22,8 @@ from hopyard.lab.runs.cache import SUFFIX, kept_at, name_of
 from hopyard.lab.runs.trials import Outcome, Simulation, Trial
 from hopyard.show.ticker import Ticker
 from hopyard.show.units import duration
-from shared.runtime.disk import make_folder, naming
+from shared.runtime.damage import leaf_of
+from shared.runtime.disk import make_folder
 
 LIMIT_S = 6 * 3600.0
 """seconds of the wall clock for one run"""
@@ -87,16 +87,18 @@ class TrialPool:
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = {path: group.create_task(one(path, trial)) for path, trial in missing.items()}
+            except BaseExceptionGroup as several:  # such as of a disk that takes no outcome
+                raise leaf_of(several) from None
             finally:
                 self._ticker.clear()
         return {path: task.result() for path, task in tasks.items() if task.result()}
 
     async def _process(self, path: Path, trial: Trial, show: Callable[[float], None]) -> str:
         """Run one trial; the reason when it failed, else nothing. `show`: the share of it that is done."""
-        events = path.with_suffix(".ndjson")
+        events = [str(path.with_suffix(EVENTS))] if self._has_events(trial) else []
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "hopyard.local.child", str(os.getpid()), "hopyard.lab.runs.worker"),
-            *(str(path), *([str(events)] if self._has_events(trial) else [])),
+            *(str(path), *events),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -113,8 +115,6 @@ class TrialPool:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode == 0:
-            if self._has_events(trial):
-                compress(events)
             return ""
         return f"ended with {process.returncode}: {said.decode(errors='replace')[-STDERR_LIMIT:].strip()}"
 
@@ -230,16 +230,3 @@ def _locked(folder: Path, how: int = 0) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def compress(path: Path) -> None:
-    """Put a file into one of the same name and `.gz`, atomically: an interruption leaves none."""
-    packed = path.with_name(f"{path.name}.gz")
-    draft = packed.with_name(f"{packed.name}.draft")
-    with naming(draft), path.open("rb") as plain, draft.open("wb") as out:
-        with gzip.GzipFile(path.name, "wb", fileobj=out) as into:
-            shutil.copyfileobj(plain, into)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(packed)
-    path.unlink()

@@ -4,6 +4,7 @@ Ends with 0 and the outcome in its file, or with a line or a traceback and witho
 prints the share of a simulation that is done, a number a line.
 """
 
+import gzip
 import sys
 import time
 from pathlib import Path
@@ -16,7 +17,7 @@ from hopyard.lab.runs.trials import Bounding, Outcome, Simulation, Solving, Stor
 from loadgen.progress import Progress, Watch
 from schemas.settings import Settings
 from shared.domain.audit import audit
-from shared.runtime.disk import naming
+from shared.runtime.disk import naming, sync
 from shared.runtime.process.logs import configure_logs
 
 PRINT_EVERY_S = 0.5
@@ -47,7 +48,7 @@ def _printed() -> Watch:
 
 
 def performed(trial: Trial, events_file: Path | None = None, watch: Watch | None = None) -> Outcome:
-    """`events_file`: where a simulation's event log is written; `watch`: called with the progress."""
+    """`events_file`: for a simulation's event log, compressed; `watch`: called with the progress."""
     match trial:
         case Simulation():
             return _simulate(trial, events_file, watch)
@@ -72,8 +73,10 @@ def _simulate(trial: Simulation, events_file: Path | None, watch: Watch | None) 
     except Endless as error:  # no bug, but a job that is too long
         sys.exit(str(error))
     if events_file is not None:
-        with naming(events_file), events_file.open("wb") as file:
-            file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
+        with naming(events_file):
+            with gzip.open(events_file, "wb") as file:
+                file.writelines(msgspec.json.encode(event) + b"\n" for event in run.events)
+            sync(events_file)
     drained = not run.result.waiting
     return simulated(run.result, run.events, audit(run.events, drained=drained, seqs=run.seqs))
 

@@ -1,6 +1,7 @@
 import io
 import math
 import re
+import resource
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 from PIL import Image
 
+from hopyard.failures import Failure
 from hopyard.lab.experiments import comparison
 from hopyard.lab.experiments.paper import TABLE_3
 from hopyard.lab.experiments.suite import EXPERIMENTS
@@ -32,6 +34,7 @@ from hopyard.lab.report.drawing import (
 )
 from hopyard.lab.report.gantt import Box, boxes, gantt_svg
 from hopyard.lab.report.measures import figure
+from hopyard.lab.report.parquet import KINDS
 from hopyard.lab.report.parquet import write as write_parquet
 from hopyard.lab.report.statistics import summary
 from hopyard.lab.runs.cases import Finished
@@ -372,6 +375,19 @@ def test_tidy_files_have_an_observation_a_row(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert read(tmp_path / "curves.parquet", "time_s, throughput")[:2] == [(0.0, 0.0), (10.0, 2.0)]
     assert read(tmp_path / "executions.parquet") == []
+
+
+def test_a_tidy_file_that_cannot_be_written_is_named_and_those_before_stay_whole(tmp_path: Path) -> None:
+    write_parquet(tmp_path, [finished("hops", 1)])
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))
+    try:
+        with pytest.raises(Failure, match=re.escape(f"{tmp_path / 'metrics.parquet'}: file too large")):
+            write_parquet(tmp_path, [finished("hops", 1), finished("fifo", 2)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert sorted(file.stem for file in tmp_path.iterdir()) == sorted(KINDS)
+    assert len(read(tmp_path / "jobs.parquet")) == 2
 
 
 def test_tidy_files_keep_types_missing_values_and_infinities(tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Trials in processes of their own: what is kept, what is made again, what is said of a failure."""
 
 import asyncio
-import gzip
 import io
-import random
 import resource
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from hopyard.lab.experiments.suite import (
 )
 from hopyard.lab.runs.cache import SUFFIX, digest_of, keep, kept_at, name_of, policy_digest
 from hopyard.lab.runs.cases import Case
-from hopyard.lab.runs.pool import MAKING, TrialPool, TrialRun, _scratch, compress
+from hopyard.lab.runs.pool import MAKING, TrialPool, TrialRun, _scratch
 from hopyard.lab.runs.trials import Simulated, Simulation, StoredOutcome, Trial
 from hopyard.show.ticker import ERASE, Ticker
 from loadgen.effective_settings import effective_settings
@@ -246,20 +244,24 @@ def test_where_all_runs_are_kept_nothing_is_written(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mtime_ns == before
 
 
-def test_an_event_log_that_was_not_compressed_whole_is_not_there(tmp_path: Path) -> None:
-    plain, packed = tmp_path / "a.ndjson", tmp_path / "a.ndjson.gz"
-    log = random.Random(1).randbytes(200_000)
-    plain.write_bytes(log)
+def test_a_run_whose_event_log_is_not_written_whole_fails_and_leaves_nothing(tmp_path: Path) -> None:
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, usual[1]))
     try:
-        with pytest.raises(OSError, match="too large"):
-            compress(plain)
+        [run] = asyncio.run(TrialPool(tmp_path, 1, silent(), events=True).run([trial()]))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
-    assert not packed.exists()
-    compress(plain)
-    assert (gzip.decompress(packed.read_bytes()), plain.exists()) == (log, False)
+    assert "File too large" in run.failure
+    assert ".ndjson.gz" in run.failure
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_outcome_that_cannot_be_kept_ends_all_with_an_error_that_names_its_file(tmp_path: Path) -> None:
+    """Not with a group of errors, of which a command would show the traceback."""
+    place = tmp_path / (name_of(trial()) + SUFFIX)
+    place.mkdir()
+    with pytest.raises(IsADirectoryError, match=place.name):
+        asyncio.run(TrialPool(tmp_path, 1, silent()).run([trial()]))
 
 
 def test_a_report_is_of_the_runs_that_did_not_fail_and_names_the_others(tmp_path: Path) -> None:
