@@ -15,6 +15,7 @@ from hopyard.commands.options import AsJson, Columns, Scenario, Trace, folder_pa
 from hopyard.failures import Invalid
 from hopyard.show.terminal import put, say, show_json
 from hopyard.show.ticker import Ticker
+from schemas.settings import SEED_MOST
 from shared.runtime.disk import make_folder
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ ONE_POLICY = (Name.ACCURACY, Name.PRIORITIES, Name.SCALABILITY)
 
 
 OUT_HELP = "Folder of the report, and of the runs it is made from: the same command goes on from there."
-OUT_DEFAULT = "experiments/NAME/SCENARIO-HASH"
+OUT_DEFAULT = "one below experiments/"
 POLICIES_HELP = (
     "Policies, the one to compare with first; `all`: every installed one; NAME+SETTING=VALUE changes "
     "settings."
@@ -228,6 +229,8 @@ def _options(
         except Invalid as error:
             raise Invalid(f"--policies {each.label}: {error}") from None
     first = own_seed(found.scenario)
+    if first + seeds - 1 > SEED_MOST:
+        raise Invalid(f"--seeds {seeds}: the last would be above {SEED_MOST}, as the workload's is {first}")
     return Options(
         scenario=found.scenario,
         policies=named,
@@ -312,11 +315,13 @@ def _show(performed: "Performed", *, as_json: bool) -> None:
     if as_json:
         show_json(performed.written)
         return
-    for group, members in groups_of(performed.finished).items():
+    groups = groups_of(performed.finished) if performed.compared else {}
+    for index, (group, members) in enumerate(groups.items()):
+        if index:
+            put("")
         found = [one for one in performed.written.verdicts if one.group == group]
-        if found or performed.written.experiment == "compare":
-            for part in compared(group, members, found, remarks_of(members)):
-                put(part)
+        for part in compared(group, members, found, remarks_of(members)):
+            put(part)
     for shown in on_screen(performed.printed):
         put(shown)
     put("")

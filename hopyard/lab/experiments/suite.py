@@ -64,7 +64,8 @@ class Findings(msgspec.Struct, frozen=True):
 
     parts: Sequence[Part]
     figures: Sequence[Figure]
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[Verdict] | None = None
+    """None: its policies are not set side by side"""
 
 
 class Performed(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +74,8 @@ class Performed(msgspec.Struct, frozen=True, kw_only=True):
     """files of the report; those that a reader opens first come first"""
     finished: Sequence[Finished]
     """the simulations"""
+    compared: bool
+    """a terminal shows their policies side by side"""
     printed: Sequence[Part] = ()
     """parts of the report that a terminal shows"""
 
@@ -156,7 +159,7 @@ def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[st
         experiment=plan.name,
         about=about,
         figures=tuple(findings.figures),
-        verdicts=tuple(findings.verdicts),
+        verdicts=tuple(findings.verdicts or ()),
         failures=failures,
     )
     if finished:
@@ -165,6 +168,7 @@ def _write(plan: Plan, done: Sequence[tuple[Case, TrialRun]], failures: tuple[st
         written=written,
         paths=write(plan.out, report, written),
         finished=finished,
+        compared=findings.verdicts is not None,
         printed=findings.parts if plan.experiment.prints else (),
     )
 
@@ -438,6 +442,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         "paper prints no numbers; it says that the lead of Hops in mean JCT grows with the rate.",
         cases=grids.arrival_rates,
         report=_rates,
+        prints=True,
     ),
     "scalability": Experiment(
         title="Scalability of the integer program",

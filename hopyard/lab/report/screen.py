@@ -56,7 +56,7 @@ def on_screen(parts: Sequence[Part]) -> Iterator[RenderableType]:
         if isinstance(part, Table):
             yield from _tables(part)
         elif isinstance(part, str):
-            yield Text(f"\n{_plain(part.removeprefix('## '))}\n", "bold" if part.startswith("## ") else "")
+            yield Text(f"\n{_plain(part.lstrip('# '))}\n", "bold" if part.startswith("#") else "")
 
 
 def _tables(table: Table) -> Iterator[RenderableType]:

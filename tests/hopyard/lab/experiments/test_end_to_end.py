@@ -12,6 +12,7 @@ from hopyard.commands import experiment as command
 from hopyard.failures import Invalid
 from hopyard.lab.report.document import Written
 from schemas.results import RunResult
+from schemas.settings import SEED_MOST
 from services.planner.policies.registry import names
 from tests.hopyard.lab.experiment_builders import SMALL
 
@@ -309,6 +310,15 @@ def test_a_policy_that_is_not_there_is_refused_before_anything_runs(tmp_path: Pa
 def test_no_policy_and_one_twice_are_bad_usage(words: tuple[str, ...], policies: str, tmp_path: Path) -> None:
     assert ran(*words, "--policies", policies, "--out", str(tmp_path)) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_that_a_run_cannot_have_are_refused_before_anything_runs(
+    scenario: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    workload = f"{{arrivals: poisson, count: 1, mix: short, seed: {SEED_MOST}}}"
+    scenario.write_text(f"name: last\ncluster: tiny\nworkload: {workload}")
+    assert ran("compare", "--scenario", str(scenario), "--policies", "fifo", "--seeds", "2") == 2
+    assert f"--seeds 2: the last would be above {SEED_MOST}" in capfd.readouterr().err
 
 
 LONG = {name.value for name in command.Name} - {"accuracy"}
