@@ -32,9 +32,9 @@
 
 JCT, waiting and the ratios are about completed jobs. A figure without data is None, never NaN.
 A GPU is available while its node is alive, unless it is withheld. ρ and jain_equal take the mean number of
-available GPUs over each job's life. Available time and the mean throughput are
-taken from the first submission to the last completion, or to now while jobs are unfinished. A GPU is busy
-while the processes of a worker are up: profiling and checkpoints included, the start not.
+available GPUs over each job's life. Available time and the mean throughput are taken from the first
+submission to the last end of a job, or to now while jobs are unfinished. A GPU is busy while the processes of
+a worker are up: profiling and checkpoints included, the start not.
 
 The monitor answers with these figures while the cluster runs; the result of a run holds them afterwards.
 Figures over time and distributions are in `curves`.
