@@ -191,11 +191,13 @@ def _assigned(
 
 
 def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
-    """The entry of the mix that a job's model means, by its name in public traces or in the catalogue."""
-    named_so = hints().get(job.model or "")
-    if named_so:
-        return mix.entry(*named_so)
-    return next((entry for entry in mix.jobs if entry.model == job.model), None)
+    """The entry of the mix that a job's model means, by its name in public traces or in the catalogue.
+
+    A public trace's name means a data set too; if the mix has the model on another one only, it is that.
+    """
+    name = job.model or ""
+    model, dataset = hints().get(name, (name, ""))
+    return mix.entry(model, dataset) or next((entry for entry in mix.jobs if entry.model == model), None)
 
 
 def _gpu_hours(job: TraceJob, reference: ReferenceCache) -> float | None:

@@ -394,6 +394,17 @@ def test_models_by_the_name_of_the_catalogue_and_users_go_with_the_job(tmp_path:
     assert second.job.user == ""
 
 
+@pytest.mark.parametrize("name", ["resnet50", "ResNet-50"])
+@pytest.mark.parametrize(("mix", "dataset"), [("hops-table-2", "imagenet"), ("short", "cifar10")])
+def test_a_model_that_a_mix_has_on_another_data_set_is_not_replaced(
+    tmp_path: Path, name: str, mix: str, dataset: str
+) -> None:
+    path = planted(tmp_path, OURS + f"1,1,60,{name},\n" * 9)
+    found = trace_arrivals(TraceWorkload(path=path, columns=COLUMNS, mix=mix), load_cluster("hops-64"), 1)
+    workloads = [one.job.workload for one in found]
+    assert {(one.model, one.dataset) for one in workloads} == {("resnet50", dataset)}
+
+
 def test_the_example_is_a_day_in_order() -> None:
     trace = read_trace(str(ROOT / "docs" / "examples" / "philly-day.csv"))
     assert (trace.format, trace.rows) == ("philly", 130)
