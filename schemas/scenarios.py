@@ -115,3 +115,5 @@ class Arrival(Message, frozen=True, kw_only=True):
     job: JobFile
     traced_gpus: int | None = None
     """the GPUs of its trace's job, where it asks for fewer"""
+    traced_model: str | None = None
+    """the model of its trace's job, where it trains another, as the mix lacks that one"""

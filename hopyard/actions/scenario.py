@@ -25,19 +25,30 @@ from shared.runtime.settings import UnknownSetting, Value
 T = TypeVar("T")
 EXAMPLE = "submit=date,gpus=n"
 """an example value of --columns"""
+MODELS_NAMED = 5
 
 
-def chosen_scenario(name: str, trace: Path | None = None, columns: str | None = None) -> ScenarioFile:
+def unheard(_: str) -> None: ...
+
+
+def chosen_scenario(
+    name: str, trace: Path | None = None, columns: str | None = None, say: Say = unheard
+) -> ScenarioFile:
     """A scenario whose jobs can be drawn, with the catalogue of this shell.
 
-    `columns`: of the trace, as they are typed. Raises Invalid.
+    `columns`: of the trace, as they are typed. Prints how many jobs train another model than their trace
+    says. Raises Invalid.
     """
     scenario = _with_catalogue(name)
     if trace is not None:
         scenario = _traced(scenario, trace, None if columns is None else named_columns(columns))
     elif columns is not None:
         raise Invalid("--columns needs a --trace, whose columns it names")
-    valid(lambda: scenarios.arrivals(scenario))
+    arrivals = valid(lambda: scenarios.arrivals(scenario))
+    if others := Counter(one.traced_model for one in arrivals if one.traced_model is not None):
+        some = ", ".join(f"{model} ({jobs})" for model, jobs in others.most_common(MODELS_NAMED))
+        more = " …" if len(others) > MODELS_NAMED else ""
+        say(f"{others.total()} of {len(arrivals)} jobs train another model than the trace says: {some}{more}")
     return scenario
 
 

@@ -222,7 +222,7 @@ def _options(
     from loadgen.scenarios import own_seed  # noqa: PLC0415 - as above
 
     named = _contenders(policies)
-    found = simulated_scenario(chosen_scenario(scenario, trace, columns), say, DECIDED)
+    found = simulated_scenario(chosen_scenario(scenario, trace, columns, say), say, DECIDED)
     for each in named:
         try:
             check_settings(found.scenario, each.overrides)

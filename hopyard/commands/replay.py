@@ -53,7 +53,7 @@ def replay(
     from loadgen.results import cut_jobs  # noqa: PLC0415 - as above
     from loadgen.scenarios import arrivals  # noqa: PLC0415 - as above
 
-    chosen = chosen_scenario(scenario, trace, columns)
+    chosen = chosen_scenario(scenario, trace, columns, say)
     found = valid(lambda: arrivals(chosen, seed=seed))
     say_who_is_cut(cut_jobs(found))
     spec = ReplaySpec(

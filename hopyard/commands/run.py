@@ -103,7 +103,7 @@ def demo(
     from loadgen.scenarios import own_seed  # noqa: PLC0415 - as above
 
     check_policy(policy)
-    chosen = chosen_scenario(scenario, trace, columns)
+    chosen = chosen_scenario(scenario, trace, columns, say)
     with empty_folder(keep) as data, progress() as show:
         spec = DemoSpec(
             scenario=chosen,
@@ -224,7 +224,7 @@ def up(
     if (cluster or listen) and typed(context, "scenario"):
         instead = "--cluster" if cluster else "--listen"
         raise Invalid(f"choose either --scenario, which has a cluster, or {instead}")
-    chosen = None if cluster or listen else chosen_scenario(scenario)
+    chosen = None if cluster or listen else chosen_scenario(scenario, say=say)
     spec = action.UpSpec(
         cluster=cluster_of(chosen) if chosen else chosen_cluster(cluster) if cluster else None,
         catalogue=chosen.catalogue if chosen else chosen_catalogue(None),

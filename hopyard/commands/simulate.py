@@ -107,7 +107,7 @@ def simulate(
     configure_logs(Settings(log_level="warning", log_format="console"), hear=hear)
     check_policy(policy)
     decided = DECIDED if policy is None else DECIDED | {"policy": "--policy"}
-    chosen = simulated_scenario(chosen_scenario(scenario, trace, columns), say, decided).scenario
+    chosen = simulated_scenario(chosen_scenario(scenario, trace, columns, say), say, decided).scenario
     chosen = msgspec.structs.replace(chosen, policies=[*chosen.policies, *changes(policies_at or ())])
     for change in chosen.policies:
         check_policy(change.policy)

@@ -125,6 +125,7 @@ def trace_arrivals(
 
     Raises InvalidFile (MalformedRow too), UnknownMix, FitsNowhere.
     """
+    mix = mix_named(workload.mix, catalogue)
     reference = ReferenceCache(cluster, catalogue)
     jobs = _taken(workload, seed)
     found = []
@@ -139,6 +140,7 @@ def trace_arrivals(
                     user=job.user[:USER_AT_MOST],
                 ),
                 traced_gpus=job.gpus if gpus < job.gpus else None,
+                traced_model=job.model if _meant(job, mix) is None else None,
             )
         )
     return found
@@ -195,8 +197,9 @@ def _meant(job: TraceJob, mix: Mix) -> MixEntry | None:
 
     A public trace's name means a data set too; if the mix has the model on another one only, it is that.
     """
-    name = job.model or ""
-    model, dataset = hints().get(name, (name, ""))
+    if job.model is None:
+        return None
+    model, dataset = hints().get(job.model, (job.model, ""))
     return mix.entry(model, dataset) or next((entry for entry in mix.jobs if entry.model == model), None)
 
 

@@ -39,6 +39,14 @@ def test_a_fault_of_a_trace_is_found_before_anything_runs(tmp_path: Path) -> Non
         chosen_scenario("tiny", trace, "submit=a,gpus=b")
 
 
+def test_how_many_jobs_train_another_model_than_their_trace_says_is_printed(tmp_path: Path) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("a,b,m\n1,1,vgg11\n2,1,vgg16\n3,1,vgg16\n4,1,own\n5,1,\n")
+    printed: list[str] = []
+    chosen_scenario("tiny", trace, "submit=a,gpus=b,model=m", printed.append)
+    assert printed == ["3 of 5 jobs train another model than the trace says: vgg16 (2), own (1)"]
+
+
 def test_with_a_trace_a_scenario_does_not_claim_its_own_jobs(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("a,b\n1,2\n")
