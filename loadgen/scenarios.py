@@ -11,8 +11,6 @@ from loadgen.catalogue.files import check_catalogue, read_catalogue
 from loadgen.catalogue.reference import FitsNowhere
 from loadgen.catalogue.specs import Catalogue, UnknownWorkload, catalogue_with
 from loadgen.workloads.mixes import UnknownMix, mean_gpu_hours, mix_named
-from loadgen.workloads.poisson import poisson_arrivals
-from loadgen.workloads.trace import trace_arrivals
 from schemas.cluster import ClusterFile
 from schemas.scenarios import (
     LATEST_S,
@@ -138,6 +136,8 @@ def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
             listed = [Arrival(at_s=one.at_s, job=one.job) for one in jobs]
             return sorted(listed, key=lambda arrival: arrival.at_s)
         case PoissonWorkload() as drawn:
+            from loadgen.workloads.poisson import poisson_arrivals  # noqa: PLC0415 - brings numpy
+
             found = _drawn(scenario, lambda cluster: poisson_arrivals(drawn, cluster, drawn_by, known))
             if found[-1].at_s > LATEST_S:
                 pace = f"at {drawn.rate_per_hour:g} jobs an hour"
@@ -146,6 +146,8 @@ def arrivals(scenario: ScenarioFile, seed: int | None = None) -> list[Arrival]:
                 raise InvalidFile(scenario.name, None, field, f"{reason}: at most {LATEST_S:g}")
             return found
         case TraceWorkload() as traced:
+            from loadgen.workloads.trace import trace_arrivals  # noqa: PLC0415 - as above
+
             return _drawn(scenario, lambda cluster: trace_arrivals(traced, cluster, drawn_by, known))
 
 

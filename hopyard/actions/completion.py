@@ -38,7 +38,7 @@ def policies(incomplete: str) -> list[str]:
 
 def scenarios(incomplete: str) -> list[str]:
     """Names that begin with the text; if there is none, the shell completes names of files."""
-    from loadgen.scenarios import scenario_names  # noqa: PLC0415 - brings numpy
+    from loadgen.scenarios import scenario_names  # noqa: PLC0415 - brings yaml
 
     return _matching(scenario_names(), incomplete)
 

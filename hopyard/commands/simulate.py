@@ -209,7 +209,7 @@ def scenarios(*, as_json: AsJson = False, out: Out = None) -> None:
 
     $ hopyard scenarios
     """
-    from loadgen.scenarios import load_scenario, scenario_names  # noqa: PLC0415 - brings numpy
+    from loadgen.scenarios import load_scenario, scenario_names  # noqa: PLC0415 - brings yaml
 
     found = [load_scenario(name) for name in scenario_names()]
     show(found, scenarios_table(found), as_json=as_json, out=out)

@@ -129,6 +129,13 @@ def test_submitting_brings_yaml_and_no_more(job: str) -> None:
     assert modules.isdisjoint(HEAVY)
 
 
+def test_the_list_of_scenarios_brings_no_numbers() -> None:
+    code, modules = brought("scenarios")
+    assert code == 0
+    assert "loadgen" in modules
+    assert modules.isdisjoint({"numpy", "services"})
+
+
 @pytest.mark.parametrize("help_option", ["-h", "--help"])
 @pytest.mark.parametrize(
     "command", [["ps"], ["node"], ["node", "drain"], ["policy", "set"], ["simulate"], []]
