@@ -4,7 +4,6 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from nats.aio.client import Client
 from nats.js.api import RawStreamMsg, StreamConfig
 from nats.js.errors import NotFoundError
 
@@ -12,6 +11,7 @@ from schemas.settings import Settings
 from schemas.subjects import DEAD_PREFIX, DEAD_STREAM
 from shared.runtime.bus.contract import Bus
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.bus.jetstream.streams import configs
 from shared.runtime.bus.memory import MemoryBus
 from shared.runtime.clock import LoopClock
@@ -75,7 +75,7 @@ class JetStreamNet:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._clients: list[JetStreamBus] = []
-        self._raw = Client()
+        self._raw = PatchedClient()
 
     async def open(self) -> None:
         await self._raw.connect(self.settings.nats_url, token=self.settings.nats_token or None)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import msgspec
-import nats
 from nats.aio.client import Client
 
 from hopyard.local.accounts import (
@@ -20,6 +19,7 @@ from schemas.subjects import FACTS_STREAM, SNAPSHOT_BUCKET, STATE_BUCKET, subjec
 from services.table import TABLE
 from shared.runtime.bus.accounts import inbox_of
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.process.nats_server import NatsServer
 
 NODES = (NodeId("n-1"), NodeId("n-2"))
@@ -62,7 +62,8 @@ class Guarded:
         async def note(error: Exception) -> None:
             refused.append(str(error).partition('"')[2].rstrip('"'))  # in small letters
 
-        client = await nats.connect(
+        client = PatchedClient()
+        await client.connect(
             self.server.url,
             user=own["user"],
             password=own["password"],
@@ -92,7 +93,6 @@ class Raw:
     async def refusals(self) -> int:
         """How many messages were refused since somebody last asked."""
         await self.client.flush()
-        await self.client.flush()
         count = len(self._refused)
         self._refused.clear()
         return count
@@ -103,7 +103,6 @@ class Raw:
         return await self._said()
 
     async def _said(self) -> set[str]:
-        await self.client.flush()  # its ping overtakes what is queued
         await self.client.flush()
         found, self._refused[:] = set(self._refused), []
         return found

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import msgspec
-import nats
 import pytest
 
 from hopyard.failures import Failure
@@ -14,6 +13,7 @@ from hopyard.local.credentials import account_of
 from hopyard.local.nats_upgrade import merged, widen_permissions
 from schemas.ids import NodeId
 from shared.runtime.bus.accounts import NatsUser, inbox_of
+from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.process.nats_server import NatsServer
 
 LIMIT_S = 60.0
@@ -41,12 +41,16 @@ async def refused(server: NatsServer, data: Path) -> bool:
     async def note(error: Exception) -> None:
         errors.append(str(error))
 
-    connection = await nats.connect(
-        server.url, **own, inbox_prefix=inbox_of("planner").encode(), error_cb=note
+    connection = PatchedClient()
+    await connection.connect(
+        server.url,
+        user=own["user"],
+        password=own["password"],
+        inbox_prefix=inbox_of("planner").encode(),
+        error_cb=note,
     )
     try:
         await connection.publish(NEW, b"")
-        await connection.flush()
         async with asyncio.timeout(LIMIT_S):
             await connection.flush()
     finally:

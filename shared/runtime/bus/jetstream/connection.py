@@ -337,7 +337,6 @@ class Connection:
             await self.up()
             try:
                 await self.nats.flush()
-                await self.nats.flush()  # the first may overtake subscriptions that the client has queued
             except Error as error:
                 log("waiting for what is subscribed", reason=in_words(error))
             else:

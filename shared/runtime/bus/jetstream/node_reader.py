@@ -47,9 +47,6 @@ class NodeReader:
             for subject in about_node(self._node_id):
                 self._subscriptions.append(await self._connection.nats.subscribe(subject, cb=self._announce))
             await self._connection.nats.flush()
-            await (
-                self._connection.nats.flush()
-            )  # the first may overtake subscriptions that the client has queued
             place = await place_of(self._connection, self._node_id)
         except (Error, OSError) as error:
             raise Lost(repr(error)) from error

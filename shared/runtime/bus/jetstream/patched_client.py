@@ -63,6 +63,16 @@ class PatchedClient(Client):
                 self._transport.close()  # type: ignore[no-untyped-call]
             raise
 
+    async def _send_ping(self, future: "asyncio.Future[bool] | None" = None) -> None:
+        """Send what is queued first: the library's ping overtakes it.
+
+        A flush would end before the server has, for instance, a subscription that was made before it.
+        """
+        if self.is_connected and self._transport is not None:
+            self._transport.writelines(self._pending)
+            self._pending, self._pending_data_size = [], 0
+        await super()._send_ping(future)
+
     async def _process_pong(self) -> None:
         """Take the answer to a flush that was cancelled or late: the library stops reading at it."""
         if self._pongs and self._pongs[0].done():

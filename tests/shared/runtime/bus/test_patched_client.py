@@ -15,6 +15,7 @@ from schemas.questions import Refused
 from schemas.settings import Settings
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
+from shared.runtime.bus.jetstream.patched_client import PatchedClient
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
 from tests.shared.runtime.bus.bus_build import until
@@ -51,6 +52,27 @@ async def test_a_flush_that_is_cancelled_leaves_the_connection_working(live: Jet
         assert flushing.cancelled()
     assert await bus.last_seq() == 0
     assert bus.counts.reconnects == 0
+
+
+async def test_a_flush_ends_once_the_server_has_what_was_queued_before_it() -> None:
+    """The ping overtook a subscription, and whoever was told that there is one asked before it was there."""
+    heard = list[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO {}\r\n")
+        async for line in reader:
+            heard.append(line.split()[0])
+            if line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    client = PatchedClient()
+    async with await asyncio.start_server(serve, "127.0.0.1") as server:
+        await client.connect("nats://127.0.0.1:{1}".format(*server.sockets[0].getsockname()))
+        await client.subscribe("subject")
+        await client.flush()
+        assert heard == [b"CONNECT", b"PING", b"SUB", b"PING"]
+        await client.close()
 
 
 async def test_requests_that_cannot_be_sent_leave_nothing_behind(live: JetStreamNet, nats: LiveNats) -> None:
