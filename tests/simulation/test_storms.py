@@ -30,6 +30,11 @@ def assert_ended_well(ran: Simulated) -> None:
     assert ran.result.jobs == {"submitted": JOBS, "completed": JOBS}
 
 
+@cache
+def small(seed: int, engine: Engine) -> Simulated:
+    return stormy(seed, engine=engine)
+
+
 @pytest.mark.parametrize(
     ("seed", "engine"),
     [
@@ -39,7 +44,7 @@ def assert_ended_well(ran: Simulated) -> None:
     ],
 )
 def test_a_storm_costs_only_time(seed: int, engine: Engine) -> None:
-    assert_ended_well(stormy(seed, engine=engine))
+    assert_ended_well(small(seed, engine))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -129,9 +134,9 @@ def test_a_storm_costs_only_time_under_a_policy_without_moves(seed: int, policy:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_storm_restarts_jobs_and_loses_nodes(engine: Engine) -> None:
     """Or the tests above would say nothing."""
-    calm, storm = simulate(SMALL), stormy(1, engine=engine)
+    calm, storm = simulate(SMALL), small(1, engine)
     restarts = (calm.result.metrics["restarts"] or 0.0, storm.result.metrics["restarts"] or 0.0)
     assert restarts[0] < restarts[1]
     assert len([fact for fact in calm.events if isinstance(fact, NodeJoined)]) == 4
     assert len([fact for fact in storm.events if isinstance(fact, NodeJoined)]) > 4
-    assert any(isinstance(fact, NodeLost) for seed in range(3) for fact in stormy(seed, engine=engine).events)
+    assert any(isinstance(fact, NodeLost) for seed in range(3) for fact in small(seed, engine).events)
