@@ -19,6 +19,7 @@ from services.planner.policies.hops.policy import DEPARTURES as RULES
 from services.planner.policies.registry import Registry, UnfitPolicy, options_kind
 from shared.domain.iteration import DEPARTURES as EQUATIONS
 from shared.domain.policy_names import parted, written
+from shared.runtime.settings import converted
 
 PAPER = "as in the paper"
 AUTHORS = "as its authors set it"
@@ -95,7 +96,7 @@ READINGS: Mapping[str, Setup] = {
 def contender(text: str) -> Contender:
     """`NAME+WHAT=VALUE+…`: WHAT is an option of the policy, or a setting.
 
-    Raises ValueError for neither, and for a setting that would have no effect.
+    Raises ValueError for neither, and for a setting that would have no effect or has no such values.
     """
     name, chosen = parted(text)
     try:
@@ -110,8 +111,9 @@ def contender(text: str) -> Contender:
             raise ValueError(f"{text}: {DECIDED[what]} decides the setting {what}")
         if what in LIVE_ONLY:
             raise ValueError(f"{text}: the setting {what} has no effect in a simulation")
-    values = msgspec.convert(settings, Settings, strict=False)
-    return Contender(text, policy, {what: getattr(values, what) for what in settings})
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    overrides = {what: converted(value, kinds[what], f"{text}: {what}") for what, value in settings.items()}
+    return Contender(text, policy, overrides)
 
 
 DEPARTED = "Hops to the letter"

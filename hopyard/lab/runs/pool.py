@@ -116,7 +116,8 @@ class TrialPool:
                 await process.wait()
         if process.returncode == 0:
             return ""
-        return f"ended with {process.returncode}: {said.decode(errors='replace')[-STDERR_LIMIT:].strip()}"
+        last_words = said.decode(errors="replace")[-STDERR_LIMIT:].strip()
+        return f"ended with {process.returncode}" + (f": {last_words}" if last_words else "")
 
     def _path(self, trial: Trial) -> Path:
         return self._folder / (name_of(trial) + SUFFIX)
