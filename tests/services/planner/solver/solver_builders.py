@@ -102,11 +102,20 @@ def by_hand(instance: Problem) -> float:
 
 
 def _feasible(instance: Problem) -> Iterator[list[int]]:
-    options = [[NOTHING, *np.flatnonzero(instance.job == job).tolist()] for job in range(instance.jobs)]
-    for choice in itertools.product(*options):
-        rows = [row for row in choice if row != NOTHING]
-        if (use(instance, rows) <= instance.capacity).all():
+    rows_of = [np.flatnonzero(instance.job == job).tolist() for job in range(instance.jobs)]
+    takes = [use(instance, [row]).tolist() for row in range(len(instance))]
+
+    def extended(rows: list[int], job: int, idle: list[int]) -> Iterator[list[int]]:
+        if job == instance.jobs:
             yield rows
+            return
+        yield from extended(rows, job + 1, idle)
+        for row in rows_of[job]:
+            left = [have - take for have, take in zip(idle, takes[row], strict=True)]
+            if min(left) >= 0:  # nothing that is added gives a GPU back
+                yield from extended([*rows, row], job + 1, left)
+
+    return extended([], 0, instance.capacity.tolist())
 
 
 def is_sound(instance: Problem, solution: Solution) -> None:

@@ -25,6 +25,16 @@ def test_a_packed_snapshot_is_unpacked() -> None:
     assert unpacked(BLOB, Now) == (7, Now(["a", "b"]), ["id-1", "id-2"])
 
 
+@pytest.mark.parametrize(("facts", "share"), [(100, 1.0), (100_000, 0.5)])
+def test_only_a_large_snapshot_is_compressed_and_either_is_read(facts: int, share: float) -> None:
+    now, ids = Now(["a" * 10] * facts), [f"id-{number}" for number in range(facts)]
+    plain = sum(map(len, [*now.seen, *ids]))
+    blob = packed(7, now, ids)
+    assert (len(blob) > plain) == (share == 1.0)
+    assert len(blob) < plain * share + 2_000
+    assert unpacked(blob, Now) == (7, now, ids)
+
+
 @pytest.mark.parametrize("blob", [b"", b"garbage", BLOB[:-4], packed(7, 1, [])])
 def test_a_damaged_snapshot_cannot_be_read(blob: bytes) -> None:
     with pytest.raises(UnreadableSnapshot):
