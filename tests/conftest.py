@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -182,6 +182,14 @@ def _in_turn(paths: Iterable[Path]) -> list[Path]:
 def _place(path: Path, endings: Sequence[str]) -> int:
     places = (place for place, ending in enumerate(endings) if path.as_posix().endswith(ending))
     return next(places, len(endings))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Without the test's keywords, which nobody reads: a worker sends three reports of each test."""
+    report = yield
+    report.keywords = {}
+    return report
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ async def test_a_flush_that_is_cancelled_leaves_the_connection_working(live: Jet
 
 
 async def test_a_flush_ends_once_the_server_has_what_was_queued_before_it() -> None:
-    """The ping overtook a subscription, and whoever was told that there is one asked before it was there."""
+    """The ping overtook a subscription, so a question that came after a flush found nobody to answer it."""
     heard = list[bytes]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
