@@ -34,8 +34,8 @@ JOBS = 4
 
 
 @cache
-def ran() -> Simulated:
-    return simulate(WIDE, policy=MIXING)
+def ran(policy: str, engine: Engine) -> Simulated:
+    return simulate(WIDE, policy=policy, engine=engine)
 
 
 def types_of(run: Simulated) -> dict[NodeId, GpuType]:
@@ -49,7 +49,7 @@ def mixed_starts(run: Simulated) -> list[JobStarted]:
 
 
 def test_gangs_of_several_types_run_and_are_audited() -> None:
-    run = ran()
+    run = ran(MIXING, "conductor")
     assert mixed_starts(run)
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS}
     assert audit(run.events, drained=True, seqs=run.seqs) == []
@@ -65,16 +65,16 @@ def test_a_storm_over_mixed_gangs_costs_only_time(seed: int, engine: Engine) -> 
 
 
 def test_both_engines_run_mixed_gangs_alike() -> None:
-    logs = {simulate(WIDE, policy=MIXING, engine=engine).result.event_log_hash for engine in ENGINES}
+    logs = {ran(MIXING, engine).result.event_log_hash for engine in ENGINES}
     assert len(logs) == 1
 
 
 def test_a_job_that_only_a_mix_can_hold_is_accepted_and_runs() -> None:
-    assert 7 in [fact.gang.gpus for fact in mixed_starts(ran())]
+    assert 7 in [fact.gang.gpus for fact in mixed_starts(ran(MIXING, "conductor"))]
 
 
 def test_a_policy_that_never_mixes_runs_the_other_jobs_and_names_the_waiting_one() -> None:
-    run = simulate(WIDE, policy="fifo")
+    run = ran("fifo", "conductor")
     assert run.result.jobs == {"submitted": JOBS, "completed": JOBS - 1, "queued": 1}
     [waits] = run.result.waiting
     assert waits.startswith("wide-")
@@ -82,5 +82,5 @@ def test_a_policy_that_never_mixes_runs_the_other_jobs_and_names_the_waiting_one
 
 
 def test_both_engines_end_alike_where_a_job_is_never_placed() -> None:
-    logs = {simulate(WIDE, policy="fifo", engine=engine).result.event_log_hash for engine in ENGINES}
+    logs = {ran("fifo", engine).result.event_log_hash for engine in ENGINES}
     assert len(logs) == 1

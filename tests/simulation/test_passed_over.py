@@ -66,18 +66,37 @@ def kinds(service: str) -> list[type[Event]]:
     return [kind for kind in FACTS.values() if kind not in own]
 
 
+def heard(service: str) -> set[type[Event]]:
+    """Kinds that reach it where it passes over none: until it does, runs below are the same as this one."""
+    found = set[type[Event]]()
+
+    async def disturb(stage: object) -> None:
+        assert isinstance(stage, Conductor)
+        core = stage.shell(service).service.core
+        handle = core.handle
+
+        def noting(message: Input, now: float) -> Effects:
+            if isinstance(message, Event):
+                found.add(type(message))
+            return handle(message, now)
+
+        core.handle = noting  # type: ignore[method-assign] # as above
+
+    simulate(SMALL, policy="hops", disturb=[disturb])
+    return found
+
+
 @pytest.mark.parametrize("service", ["placer", "monitor", AGENT])
 def test_facts_that_a_service_misses_cost_only_progress(service: str) -> None:
-    seen = 0
-    for kind in kinds(service):
+    reach = heard(service)
+    missed = [kind for kind in kinds(service) if kind in reach]
+    for kind in missed:
         deaf = Deaf(service, kind)
         with suppress(EnoughError):
             simulate(SMALL, policy="hops", disturb=[deaf.disturb])
-        if not deaf.missed:
-            continue
-        seen += 1
+        assert deaf.missed
         facts = list(deaf.facts.values())
         assert audit(facts) == [], kind
         counts = Counter(type(fact).__name__ for fact in facts)
         assert len(facts) < FACTS_MOST, (kind, counts.most_common(4))
-    assert seen >= 2, "that service hears of so many kinds at least"
+    assert len(missed) >= 2, "that service hears of so many kinds at least"
