@@ -10,8 +10,15 @@ run yet has β, what the others have in common; one that has run departs from β
 showed; where nothing was observed at all, the factor exp(β_w · x) is 1. Of a workload w only A = XᵀX / ERROR²
 and b = Xᵀy / ERROR² are needed. With M = (A + 1 / SPREAD²)⁻¹
 
-    β   = (1 / SPREAD² + Σ (A − A·M·A))⁻¹ · Σ (b − A·M·b)     over the workloads that ran last
+    β   = (1 / SPREAD² + Σ ω·(A − A·M·A))⁻¹ · Σ ω·(b − A·M·b)     over the workloads that ran last
     β_w = β + M · (b − A·β)
+
+A workload that runs at a fraction of what theory says, as one whose first minute was spent filling a cache,
+says little about others. So ω is 1 for a workload whose k shapes are about as far from X·β as the model has
+it, and falls with the square of the distance of one that is much farther:
+
+    d² = (y − X·β)ᵀ · V⁻¹ · (y − X·β),  V = SPREAD² · X·Xᵀ + ERROR²,  on average k
+    ω  = min(1, (FAR · √k / d)²)
 """
 
 from collections.abc import Sequence
@@ -45,6 +52,10 @@ FACTOR_MOST = 3.0
 """largest factor on theory that is believed; the smallest is 1 / FACTOR_MOST"""
 COMMON_WORKLOADS = 64
 """workloads, those that ran last, from which the common coefficients come"""
+FAR = 3.0
+"""times the usual distance from what workloads have in common, beyond which one counts less"""
+STEPS_MOST = 20
+"""times that β is solved for, each time with the weights that follow from the last"""
 DIGITS = 9
 """significant digits that come out alike on every machine"""
 SHAPE_COEFFICIENTS = 3
@@ -76,6 +87,10 @@ class SufficientStatistics(msgspec.Struct, frozen=True):
     """b"""
     marginal_moments: Column
     """b − A·M·b"""
+    shapes: int
+    """k"""
+    distance: float
+    """d² where β is 0"""
 
 
 class ObservedShape(NamedTuple):
@@ -289,14 +304,34 @@ def statistics_of(x: Matrix, terms: GramTerms, ratio: Column) -> SufficientStati
     """The statistics of one workload's gangs. `ratio`: measured / theory of each gang."""
     y = np.log(ratio.clip(1.0 / FACTOR_MOST, FACTOR_MOST))
     moments = x.T @ y / ERROR**2
-    return SufficientStatistics(terms, moments, moments - terms.shrinkage @ moments)
+    return SufficientStatistics(
+        terms=terms,
+        moments=moments,
+        marginal_moments=moments - terms.shrinkage @ moments,
+        shapes=len(y),
+        distance=float(y @ y / ERROR**2 - moments @ terms.covariance @ moments),
+    )
 
 
 def common(seen: Sequence[SufficientStatistics], width: int) -> Column:
     """β, from the statistics of the workloads that ran last."""
-    left = _precision(width) + sum([one.terms.marginal_gram for one in seen])
-    right = sum((one.marginal_moments for one in seen), np.zeros(width))
-    return np.asarray(np.linalg.solve(left, right), dtype=np.float64)
+    weights = [1.0] * len(seen)
+    for _ in range(STEPS_MOST):
+        weighted = list(zip(weights, seen, strict=True))
+        left = _precision(width) + sum([weight * one.terms.marginal_gram for weight, one in weighted])
+        right = sum((weight * one.marginal_moments for weight, one in weighted), np.zeros(width))
+        beta = np.asarray(np.linalg.solve(left, right), dtype=np.float64)
+        before, weights = weights, [_weight(one, beta) for one in seen]
+        if weights == before:
+            break
+    return beta
+
+
+def _weight(one: SufficientStatistics, beta: Column) -> float:
+    """ω of one workload."""
+    squared = one.distance + float((one.terms.marginal_gram @ beta - 2.0 * one.marginal_moments) @ beta)
+    usual = FAR**2 * one.shapes
+    return usual / squared if squared > usual else 1.0
 
 
 def coefficients(common: Column, own: Sequence[SufficientStatistics | None]) -> Matrix:
