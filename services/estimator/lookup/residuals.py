@@ -54,8 +54,9 @@ COMMON_WORKLOADS = 64
 """workloads, those that ran last, from which the common coefficients come"""
 FAR = 3.0
 """times the usual distance from what workloads have in common, beyond which one counts less"""
-STEPS_MOST = 20
-"""times that β is solved for, each time with the weights that follow from the last"""
+STEPS_MOST = 8
+"""times at most that β is solved for, each time with the weights that follow from the last; where the weights
+have not settled by then, more would change β by some ten-thousandths"""
 DIGITS = 9
 """significant digits that come out alike on every machine"""
 SHAPE_COEFFICIENTS = 3
