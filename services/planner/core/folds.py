@@ -222,9 +222,10 @@ def _profile_ended(state: State, fact: ProfileMeasured | ProfileFailed) -> None:
 
 
 def _profile_failed(state: State, fact: ProfileFailed) -> None:
-    _profile_ended(state, fact)
-    if fact.final and (job := state.jobs.get(fact.job_id)):
+    job = state.jobs.get(fact.job_id)
+    if job is not None and fact.final and state.claims.profiles.get(fact.placement_id) == fact.node_id:
         job.types_failed |= {fact.gpu_type}
+    _profile_ended(state, fact)
 
 
 def _plan_published(state: State, fact: PlanPublished) -> None:

@@ -243,15 +243,20 @@ def test_a_job_that_failed_on_each_open_type_is_not_counted_as_coming() -> None:
     state = state_of(joined(), joined(OTHER, gpu_type=K80), submitted("new"))
     fold(state, NodeDrained(at=0.0, node_id=OTHER))
     assert seen(state).jobs_coming == 1
-    for final, coming in ((False, 1), (True, 0)):
+    for place, node_id, final, coming in (
+        ("pf-1", NODE, False, 1),
+        ("pf-2", OTHER, True, 1),  # of a measurement that is not this node's
+        ("pf-2", NODE, True, 0),
+    ):
+        fold(state, opened(profile_run("new", place=place)))
         fold(
             state,
             ProfileFailed(
                 at=1.0,
                 job_id=JobId("new"),
-                placement_id=PlacementId("profile-1"),
+                placement_id=PlacementId(place),
                 gpu_type=V100,
-                node_id=NODE,
+                node_id=NodeId(node_id),
                 reason="no memory",
                 final=final,
             ),
