@@ -77,7 +77,7 @@ Exit codes:
 
 PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Jobs": {
-        "jobs": ("submit", "ps", "show", "why", "cancel"),
+        "jobs": ("submit", "ps", "show", "why", "cancel", "priority"),
         "logs": ("logs",),
         "events": ("events",),
     },

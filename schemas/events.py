@@ -167,6 +167,16 @@ class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omi
     """as in `JobSubmitted`"""
 
 
+class JobPriorityChanged(JobEvent, frozen=True, kw_only=True, tag="job.priority-changed", omit_defaults=True):
+    """From the next plan on, the job has another priority."""
+
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "at")
+
+    priority: Rate
+    by: PlainLine = ""
+    """as in `JobSubmitted`"""
+
+
 # ---- profiles ---------------------------------------------------------------------------------------
 
 
@@ -552,7 +562,7 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
 Fact = (
     JobSubmitted | JobProfiled | JobTypeProfiled | JobQueued | JobTypeEstimated | JobRejected
     | JobStarted | JobPreempted
-    | JobCompleted | JobFailed | JobCancelled
+    | JobCompleted | JobFailed | JobCancelled | JobPriorityChanged
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
     | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | NodeRemoved | GpusWithheld

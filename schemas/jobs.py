@@ -125,6 +125,9 @@ class Checkpoint(File, frozen=True, kw_only=True):
     """seconds from the order to stop until the job is killed, in which it has to save"""
 
 
+Priority = Annotated[float, Meta(gt=0, le=1000)]
+
+
 class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     """A job as a user writes it, in YAML or JSON."""
 
@@ -137,7 +140,7 @@ class JobFile(File, frozen=True, kw_only=True, omit_defaults=True):
     learning_rate: LearningRate | None = None
     learning_rates: dict[int, Positive] | None = None
     """learning rates by GPU count, where no rule fits; instead of `learning_rate`"""
-    priority: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    priority: Priority = 1.0
     """factor on the job's weight, in policies that weigh jobs"""
     project: Name = "default"
     user: User = ""

@@ -6,7 +6,7 @@ from schemas.base import Message
 from schemas.cluster import Node
 from schemas.events import PreemptReason
 from schemas.ids import GpuType, JobId, NodeId, PlanId
-from schemas.jobs import JobSpec
+from schemas.jobs import JobSpec, Priority
 from schemas.placement import Gang
 from schemas.plans import Cause, Layer, Measures, PlanKind, Stage, Standing
 from schemas.quarantine import Death
@@ -267,6 +267,17 @@ class Cancelled(Message, frozen=True, kw_only=True):
     """The cancellation is stored. A job that has ended in the meantime stays as it ended."""
 
     job_id: JobId
+
+
+class PriorityChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    priority: Priority
+
+
+class JobPriority(Message, frozen=True, kw_only=True):
+    """The change is stored. A job that has ended in the meantime keeps its priority."""
+
+    job_id: JobId
+    priority: float
 
 
 class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from schemas.events import (
     JobCompleted,
     JobFailed,
     JobPreempted,
+    JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobStarted,
@@ -188,6 +189,10 @@ def failed(job_id: str = JOB, *, at: float = 0.0, place: str = PLACE, reason: st
 
 def cancelled(job_id: str = JOB, *, at: float = 0.0) -> JobCancelled:
     return JobCancelled(at=at, job_id=JobId(job_id))
+
+
+def priority_changed(job_id: str = JOB, *, at: float = 0.0, priority: float = 2.0) -> JobPriorityChanged:
+    return JobPriorityChanged(at=at, job_id=JobId(job_id), priority=priority)
 
 
 def in_queue(job_id: str = JOB, *, at: float = 0.0, **spec: Any) -> list[Event]:  # noqa: ANN401 - as above

@@ -21,6 +21,7 @@ from schemas.views import (
     Cancelled,
     ClockView,
     JobPage,
+    JobPriority,
     JobSorting,
     JobView,
     NodeDrain,
@@ -28,6 +29,7 @@ from schemas.views import (
     NodeRemoval,
     PolicyChoice,
     PolicyPage,
+    PriorityChoice,
     Problem,
     Readiness,
     SettingsView,
@@ -167,6 +169,12 @@ class Client:
 
     async def cancel(self, job_id: JobId) -> Cancelled:
         return await self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}", Cancelled)
+
+    async def set_priority(self, job_id: JobId, priority: float) -> JobPriority:
+        body = msgspec.json.encode(PriorityChoice(priority=priority))
+        headers = {"Content-Type": "application/json"}
+        path = f"/v1/jobs/{quote(job_id, safe='')}/priority"
+        return await self._call("PUT", path, JobPriority, headers=headers, body=body)
 
     # ---- cluster
 

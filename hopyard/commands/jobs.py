@@ -1,4 +1,4 @@
-"""submit, ps, show, why, cancel."""
+"""submit, ps, show, why, cancel, priority."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +34,7 @@ from hopyard.show.runs import runs_listing
 from hopyard.show.tables import facts_table, services_away
 from hopyard.show.terminal import say, show, show_ids
 from hopyard.show.times import Times
+from hopyard.show.units import number as shown
 from hopyard.show.why import preemptions_text, why_text
 from schemas.ids import JobId
 from schemas.overview import RunView
@@ -258,6 +259,31 @@ def cancel(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> Non
     show(cancelled, facts_table({"job": cancelled.job_id, "state": "cancelled"}), as_json=as_json)
 
 
+def priority(
+    job: JobArgument,
+    number: Annotated[
+        float,
+        typer.Argument(metavar="NUMBER", help="Above 0, at most 1000; a job file's default is 1."),
+    ],
+    *,
+    api: Api = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the priority of a job that has not ended.
+
+    The next plan counts with it. Whether it moves running jobs is up to the
+    policy; a policy that does not weigh jobs ignores it.
+
+    $ hopyard priority job-17 4
+    """
+    changed = change(api, lambda client: client.set_priority(JobId(job), number))
+    show(
+        changed,
+        facts_table({"job": changed.job_id, "priority": shown(changed.priority)}),
+        as_json=as_json,
+    )
+
+
 async def _me(client: Client) -> str:
     """The token's user; without one, the user who runs this command."""
     return (client.has_token and (await client.me()).user) or this_user()
@@ -269,3 +295,4 @@ def register(app: typer.Typer) -> None:
     app.command("show")(show_job)
     app.command("why")(why)
     app.command("cancel")(cancel)
+    app.command("priority")(priority)

@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.cluster import ClusterFile, Node
-from schemas.events import JobCancelled, JobSubmitted, NodeDrained, NodeRemoved, NodeRestored, PolicyChosen
+from schemas.events import (
+    JobCancelled,
+    JobPriorityChanged,
+    JobSubmitted,
+    NodeDrained,
+    NodeRemoved,
+    NodeRestored,
+    PolicyChosen,
+)
 from schemas.questions import ADMISSION
 from schemas.settings import Settings
 from schemas.subjects import subjects_of
@@ -34,7 +42,15 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
         core=core,
         facts=subjects_of(FOLDS),
         quiet_facts=frozenset(FOLDS),
-        own_facts=(JobSubmitted, JobCancelled, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen),
+        own_facts=(
+            JobSubmitted,
+            JobCancelled,
+            JobPriorityChanged,
+            NodeDrained,
+            NodeRestored,
+            NodeRemoved,
+            PolicyChosen,
+        ),
         answers=ADMISSION,
         tasks=[forwarding.attach],
         routes=lambda: _routes(ports, settings, forwarding, authorization),

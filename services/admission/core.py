@@ -14,6 +14,7 @@ from schemas.cluster import Node
 from schemas.codec import decode_fact, encode_plain
 from schemas.events import (
     JobCancelled,
+    JobPriorityChanged,
     JobSubmitted,
     NodeDrained,
     NodeEvent,
@@ -24,9 +25,10 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.questions import HandedOn, Refused
 from schemas.settings import Settings
-from schemas.tokens import Role
+from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    JobPriority,
     JobView,
     NodeDrain,
     NodeRemoval,
@@ -42,6 +44,7 @@ from services.admission.questions import (
     RemoveNode,
     SetDrain,
     SetPolicy,
+    SetPriority,
     ShowFresh,
     ShowPolicies,
     ShowPolicy,
@@ -187,6 +190,8 @@ class Admission:
                 return self._submit(question, now)
             case Cancel():
                 return self._cancel(question, now)
+            case SetPriority():
+                return self._set_priority(question, now)
             case SetDrain():
                 return self._drain(question, now)
             case RemoveNode():
@@ -275,21 +280,36 @@ class Admission:
 
     def _cancel(self, asked: Cancel, now: float) -> Answer:
         job_id, caller = asked.job_id, asked.caller
+        refusal = self._out_of_reach(job_id, caller, "cancel it")
+        if refusal is not None:
+            return refusal, []
+        return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
+
+    def _set_priority(self, asked: SetPriority, now: float) -> Answer:
+        job_id, caller, priority = asked.job_id, asked.caller, asked.priority
+        refusal = self._out_of_reach(job_id, caller, "change its priority")
+        if refusal is not None:
+            return refusal, []
+        return JobPriority(job_id=job_id, priority=priority), [
+            JobPriorityChanged(at=now, job_id=job_id, priority=priority, by=caller.name)
+        ]
+
+    def _out_of_reach(self, job_id: JobId, caller: Identity, deed: str) -> Problem | None:
+        """Why the caller cannot do this to the job: it is unknown or has ended, or is not the caller's."""
         state = self._state_of(job_id)
         if state is None:
-            return problems.unknown(f"job {job_id}"), []
+            return problems.unknown(f"job {job_id}")
         if state in ENDED:
-            return problems.conflict(f"job {job_id} has ended already: it is {state}"), []
+            return problems.conflict(f"job {job_id} has ended already: it is {state}")
         user, project = self._owner(job_id)
         if caller.role is not Role.OPERATOR and user != caller.user:
             owner = f"belongs to {user}" if user else "belongs to no user"
-            return problems.forbidden(f"job {job_id} {owner}; its user or an operator may cancel it"), []
+            return problems.forbidden(f"job {job_id} {owner}; its user or an operator may {deed}")
         if caller.project and project != caller.project:
-            reason = (
+            return problems.forbidden(
                 f"job {job_id} is not in the project {caller.project}, the only one that the token is for"
             )
-            return problems.forbidden(reason), []
-        return Cancelled(job_id=job_id), [JobCancelled(at=now, job_id=job_id, by=caller.name)]
+        return None
 
     def _owner(self, job_id: JobId) -> tuple[str, str]:
         """User and project of a job that has not ended."""

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from schemas.base import Event
-from schemas.events import JobEvent, JobSubmitted, NodeEvent, PolicyChosen
+from schemas.events import JobEvent, JobPriorityChanged, JobSubmitted, NodeEvent, PolicyChosen
 from schemas.ids import JobId
 from services.admission.state import AdmissionState, EndedJob, OpenJob, job_state, keyed, own_key
 from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
@@ -54,6 +56,15 @@ def _end(state: AdmissionState, job_id: JobId, after: JobState, ended_kept: int)
             del state.keys[key]
 
 
+def _priority_changed(state: AdmissionState, fact: JobPriorityChanged) -> None:
+    job = state.open.get(fact.job_id)
+    if job is None:
+        state.illegal += 1
+    elif job.submitted is not None:
+        spec = msgspec.structs.replace(job.submitted.spec, priority=fact.priority)
+        job.submitted = msgspec.structs.replace(job.submitted, spec=spec)
+
+
 def _node(state: AdmissionState, fact: NodeEvent) -> None:
     fold_node(state.nodes, fact, known_node)
 
@@ -65,5 +76,6 @@ def _policy(state: AdmissionState, fact: PolicyChosen) -> None:
 FOLDS: Mapping[type[Event], Callable[[AdmissionState, Any], None]] = {
     **dict.fromkeys(MOVES, fold_job),
     **dict.fromkeys(NODE_FOLDS, _node),
+    JobPriorityChanged: _priority_changed,
     PolicyChosen: _policy,
 }

@@ -6,7 +6,7 @@ import msgspec
 
 from schemas.base import Message, Question
 from schemas.ids import JobId, NodeId
-from schemas.jobs import JobFile
+from schemas.jobs import JobFile, Priority
 from schemas.questions import ADMISSION, HandedBack, HandedOn
 from schemas.tokens import ITSELF, Identity
 from schemas.views import Problem
@@ -30,6 +30,13 @@ class Cancel(OwnQuestion, frozen=True, kw_only=True, tag="cancel"):
     """Answered with `Cancelled`."""
 
     job_id: JobId
+
+
+class SetPriority(OwnQuestion, frozen=True, kw_only=True, tag="set-priority"):
+    """Answered with `JobPriority`."""
+
+    job_id: JobId
+    priority: Priority
 
 
 class SetDrain(OwnQuestion, frozen=True, kw_only=True, tag="drain"):
@@ -68,7 +75,7 @@ class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
 
 
 _ANY = msgspec.msgpack.Decoder(
-    Submit | Cancel | SetDrain | RemoveNode | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh
+    Submit | Cancel | SetPriority | SetDrain | RemoveNode | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh
 )
 
 

@@ -8,6 +8,7 @@ from schemas.events import (
     JobCompleted,
     JobFailed,
     JobPreempted,
+    JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
@@ -53,6 +54,7 @@ MOVES: dict[type[Event], tuple[frozenset[JobState | None], JobState]] = {
 STAYS: dict[type[Event], frozenset[JobState]] = {
     JobTypeProfiled: frozenset({S.PROFILED, S.RUNNING, *WAITING}),
     JobTypeEstimated: frozenset({S.RUNNING, *WAITING}),
+    JobPriorityChanged: frozenset(S) - ENDED,
 }
 """fact → states that the job may be in, and stays in"""
 

@@ -15,6 +15,7 @@ import msgspec
 from schemas.base import Event
 from schemas.events import (
     JobCancelled,
+    JobPriorityChanged,
     JobProfiled,
     JobTypeProfiled,
     NodeDrained,
@@ -251,6 +252,12 @@ class Cluster:
     def _cancel(self) -> None:
         self._publish(JobCancelled(at=self.now, job_id=self._random.choice(self.jobs)))
 
+    def _set_priority(self) -> None:
+        job_id = self._random.choice(self.jobs)
+        self._publish(
+            JobPriorityChanged(at=self.now, job_id=job_id, priority=self._random.choice((0.5, 9.0)))
+        )
+
     def _drain(self, host: Host) -> None:
         self._publish(NodeDrained(at=self.now, node_id=host.node_id))
 
@@ -339,6 +346,7 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     lambda cluster, _: cluster._wake_monitor(): 30,
     lambda cluster, _: cluster._time_out(): 1,
     lambda cluster, _: cluster._cancel(): 0.3,
+    lambda cluster, _: cluster._set_priority(): 1,
     Cluster._drain: 0.7,
     Cluster._restore: 10,
     Cluster._break_gpus: 3.5,

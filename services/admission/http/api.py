@@ -38,12 +38,14 @@ from schemas.views import (
     Cancelled,
     ClockView,
     JobPage,
+    JobPriority,
     JobView,
     NodeDrain,
     NodePage,
     NodeRemoval,
     PolicyChoice,
     PolicyPage,
+    PriorityChoice,
     Problem,
     SettingsView,
     StatusView,
@@ -77,6 +79,7 @@ from services.admission.questions import (
     RemoveNode,
     SetDrain,
     SetPolicy,
+    SetPriority,
     ShowFresh,
     ShowPolicies,
     ShowPolicy,
@@ -138,6 +141,7 @@ class Api:
             "list_jobs": self.list_jobs,
             "show_job": self.show_job,
             "cancel_job": self.cancel_job,
+            "set_priority": self.set_priority,
             "explain_job": self.explain_job,
             "list_runs": self.list_runs,
             "list_summaries": self.list_summaries,
@@ -245,6 +249,11 @@ class Api:
         asked = Cancel(job_id=_id(request, JobId, "job"), caller=request[CALLER])
         done = await self._forwarding.ask(asked, Cancelled)
         return answer(done, 202)
+
+    async def set_priority(self, request: web.Request) -> web.Response:
+        job_id, choice = _id(request, JobId, "job"), await self._body(request, PriorityChoice)
+        asked = SetPriority(job_id=job_id, priority=choice.priority, caller=request[CALLER])
+        return answer(await self._forwarding.ask(asked, JobPriority), 202)
 
     async def explain_job(self, request: web.Request) -> web.Response:
         job_id = _id(request, JobId, "job")

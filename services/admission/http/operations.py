@@ -16,6 +16,7 @@ from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
     JobPage,
+    JobPriority,
     JobSorting,
     JobView,
     NodeDrain,
@@ -23,6 +24,7 @@ from schemas.views import (
     NodeRemoval,
     PolicyChoice,
     PolicyPage,
+    PriorityChoice,
     SettingsView,
     StatusView,
     Submitted,
@@ -129,6 +131,11 @@ OPERATIONS = (
     Operation(
         name="cancel_job", method="DELETE", path="/v1/jobs/{id}", summary="Withdraw a job.",
         reply=Cancelled, status=202, role=Role.SUBMITTER,
+    ),
+    Operation(
+        name="set_priority", method="PUT", path="/v1/jobs/{id}/priority",
+        summary="Change the priority of a job from the next plan on.",
+        reply=JobPriority, status=202, body=PriorityChoice, role=Role.SUBMITTER,
     ),
     Operation(
         name="explain_job", method="GET", path="/v1/jobs/{id}/why",

@@ -11,6 +11,7 @@ from schemas.events import (
     JobEvent,
     JobFailed,
     JobPreempted,
+    JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
@@ -195,6 +196,11 @@ def _serve(state: State, job: TrackedJob, seconds: float) -> None:
     for gpu_type, share in shares_of(state, job.running).items():  # a view may hold the present dict
         received_s = job.received_s.get(gpu_type, 0.0) + share * seconds
         job.received_s = job.received_s | {gpu_type: received_s}
+
+
+def _priority_changed(state: State, fact: JobPriorityChanged) -> None:
+    if job := state.jobs.get(fact.job_id):
+        job.priority = fact.priority
 
 
 def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
@@ -420,6 +426,7 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     JobFailed: _ended,
     JobCancelled: _ended,
     JobRejected: _ended,
+    JobPriorityChanged: _priority_changed,
     ProfilingPlanned: _round_opened,
     ProfilingAdded: _profiling_added,
     ProfileMeasured: _profile_ended,

@@ -7,6 +7,7 @@ from schemas.events import (
     JobCompleted,
     JobFailed,
     JobPreempted,
+    JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
@@ -53,7 +54,7 @@ TRIGGERS: dict[type[Event], Trigger] = {
 
 CALLS_FOR_NOTHING: frozenset[type[Event]] = frozenset(
     {
-        *(JobSubmitted, JobProfiled, JobTypeProfiled, JobStarted),
+        *(JobSubmitted, JobProfiled, JobTypeProfiled, JobStarted, JobPriorityChanged),
         *(StartOrdered, StopOrdered, WorkerStarted, WorkerCheckpointed),
     }
 )

@@ -300,6 +300,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         or base.attained_gpu_s != job.attained_gpu_s
         or base.received_s is not job.received_s
         or base.unfit is not job.unfit
+        or base.priority != max(job.priority, LEAST_PRIORITY)
     ):
         base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
@@ -326,7 +327,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
 
 
 def _lasting(job_id: JobId, job: TrackedJob, memo: Memo) -> ViewJob:
-    """The fields that stay the same until the job is queued or preempted, or a copy of it ends.
+    """The fields that stay the same until a fact about the job changes one of them.
 
     `attained_gpu_s` is without the present run.
     """

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobEvent,
     JobFailed,
     JobPreempted,
+    JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
@@ -62,6 +65,14 @@ def queue(ledger: Ledger, fact: JobQueued) -> None:
 def enter_type(ledger: Ledger, fact: JobTypeEstimated) -> None:
     if record := ledger.jobs.get(fact.job_id):
         record.single_gpu = record.single_gpu | {fact.gpu_type: fact.single_gpu}
+
+
+def change_priority(ledger: Ledger, fact: JobPriorityChanged) -> None:
+    record = ledger.jobs.get(fact.job_id)
+    if record is None or record.ended:
+        ledger.void += 1
+    else:
+        record.spec = msgspec.structs.replace(record.spec, priority=fact.priority)
 
 
 def start(ledger: Ledger, fact: JobStarted) -> None:

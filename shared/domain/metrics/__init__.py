@@ -5,7 +5,7 @@
 | makespan_s              | s       | last completion − first submission                                    |
 | ttd_s                   | s       | makespan, if all jobs were submitted before any started; else None    |
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
-| weighted_jct_s          | s       | Σ priority · JCT of the completed jobs (Hare)                         |
+| weighted_jct_s          | s       | Σ last priority · JCT of the completed jobs (Hare)                    |
 | wt_s_mean               | s       | waiting time: not running, profiling and starts included              |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
 | raqlr                   | 1       | mean latency ratio of the jobs that ended in the last 4 h (eq. 7)     |

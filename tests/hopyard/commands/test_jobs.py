@@ -14,6 +14,7 @@ from schemas.placement import Gang
 from schemas.views import (
     Cancelled,
     JobPage,
+    JobPriority,
     NodeDrain,
     NodeRemoval,
     PolicyChoice,
@@ -38,6 +39,11 @@ def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: P
     ("words", "asked", "answer"),
     [
         (("cancel", "job-1"), "DELETE /v1/jobs/job-1", Cancelled(job_id=JobId("job-1"))),
+        (
+            ("priority", "job-1", "4"),
+            "PUT /v1/jobs/job-1/priority",
+            JobPriority(job_id=JobId("job-1"), priority=4.0),
+        ),
         (("node", "drain", "a"), "POST /v1/nodes/a/drain", NodeDrain(node_id=NodeId("a"), draining=True)),
         (
             ("node", "restore", "a"),

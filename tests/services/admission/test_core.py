@@ -8,6 +8,7 @@ import pytest
 from schemas.codec import decode_fact, encode
 from schemas.events import (
     JobCancelled,
+    JobPriorityChanged,
     JobProfiled,
     JobSubmitted,
     NodeDrained,
@@ -21,6 +22,7 @@ from schemas.jobs import Checkpoint
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    JobPriority,
     JobView,
     NodeDrain,
     NodeRemoval,
@@ -35,6 +37,7 @@ from services.admission.questions import (
     RemoveNode,
     SetDrain,
     SetPolicy,
+    SetPriority,
     ShowFresh,
     ShowPolicies,
     ShowPolicy,
@@ -279,6 +282,21 @@ def test_cancelling_an_ended_job_is_a_conflict() -> None:
 
 def test_cancelling_an_unknown_job_says_so() -> None:
     assert problem(Driver().ask(cancel("nobody-1"))).status == 404
+
+
+def test_the_priority_of_a_job_is_changed_until_it_has_ended() -> None:
+    driver = Driver()
+    job_id = driver.submit_id(key="k", priority=3)
+    changed = driver.ask(SetPriority(job_id=job_id, priority=7.0))
+    assert changed == JobPriority(job_id=job_id, priority=7.0)
+    assert driver.published[-1] == JobPriorityChanged(at=2.0, job_id=job_id, priority=7.0)
+    fresh = driver.ask(ShowFresh(job_id=job_id))
+    assert isinstance(fresh, JobView)
+    assert fresh.spec.priority == 7.0
+    assert driver.submit(key="k", priority=3) == Submitted(job_id=job_id, created=False)
+    driver.ask(cancel(job_id))
+    refused = problem(driver.ask(SetPriority(job_id=job_id, priority=1.0)))
+    assert (refused.status, refused.detail) == (409, f"job {job_id} has ended already: it is cancelled")
 
 
 def test_a_fresh_job_can_be_shown_in_flight_and_after() -> None:

@@ -22,6 +22,7 @@ from tests.fact_builders import (
     placement,
     plan,
     preempted,
+    priority_changed,
     profiled,
     queued,
     start_ordered,
@@ -75,6 +76,14 @@ def test_waiting_ends_with_the_job() -> None:
 
 def test_a_cancelled_job_waited_until_it_was_cancelled() -> None:
     assert job(submitted(), cancelled(at=30)).wait_s(now=99) == 30
+
+
+def test_a_job_has_the_priority_that_was_set_last_until_it_ends() -> None:
+    facts = [*in_queue(priority=3.0), priority_changed(at=5, priority=7.0), started(at=10)]
+    record = job(*facts)
+    assert (record.spec.priority, record.state, record.since) == (7.0, JobState.RUNNING, 10.0)
+    ended = ledger_of([*facts, completed(at=50), priority_changed(at=60)])
+    assert (ended.jobs[JOB].spec.priority, ended.void) == (7.0, 1)
 
 
 def test_the_first_terminal_fact_wins() -> None:

@@ -10,6 +10,7 @@ that each round computes shares.
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from math import isclose
 from typing import Literal
 
 import msgspec
@@ -35,7 +36,9 @@ GRAIN = 9
 """decimals to which seconds since the last reset are rounded: errors of floating-point sums must not break
 the tie of jobs that received equal times"""
 TABLES = 3
-"""figures of an entry that are by type; as many are not"""
+"""figures of an entry that are by type"""
+FIGURES = 4
+"""those that are not"""
 
 ByType = dict[GpuType, float]
 
@@ -55,6 +58,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """samples/s on 1/m of the cluster"""
     isolated_s: float = 0.0
     """seconds that its work until then would have taken on 1/m of the cluster, m as it was at each time"""
+    priority: float = 0.0
+    """the user's factor on its weight; 0: not known"""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +72,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs of the cluster when shares were computed"""
     jobs: dict[JobId, Entry] = {}
     stale: bool = False
-    """jobs or GPUs have come or gone since then, even if they are as before by now"""
+    """jobs, GPUs or priorities have changed since then, even if they are as before by now"""
     gpus_of: dict[JobId, Gpus] = {}
     """the GPUs each job was given in the last round; by the authors' rules only"""
 
@@ -84,7 +89,7 @@ class PackedShares(msgspec.Struct, frozen=True, kw_only=True):
     by_type: tuple[tuple[bytes, ...], ...]
     """columns of share, time received and deficit, of each by type; fewer if they are forgotten"""
     figures: tuple[bytes, ...]
-    """columns of `left`, `isolated_rate` and `isolated_s`; none if they are forgotten"""
+    """columns of `left`, `isolated_rate`, `isolated_s` and `priority`; none if they are forgotten"""
     placed: bytes
     """digests of the jobs in `gpus_of`"""
     gpus: tuple[Gpus, ...]
@@ -104,6 +109,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
     """samples (m)"""
     elapsed: Floats
     """seconds since each job came (m)"""
+    priority: Sequence[float]
+    """the user's factor on each job's weight (m)"""
     apart: frozenset[JobId] = frozenset()
     """jobs that this round leaves where they are; shares are computed without them, and again in the next
     round"""
@@ -132,13 +139,19 @@ def stored(remembered: Memory) -> bytes:
 
 
 def changed(remembered: Memory, now: Now) -> bool:
-    """Whether jobs or GPUs came or went since shares were last computed in full."""
+    """Whether jobs or GPUs came or went, or priorities changed, since shares were last computed in full."""
     return (
         remembered.stale
         or not remembered.complete
         or set(remembered.jobs) - now.apart != set(now.jobs)
         or remembered.gpus != _named(now.types, now.demand.gpus)
+        or any(map(_reweighed, _entries(remembered, now), now.priority))
     )
+
+
+def _reweighed(entry: Entry, priority: float) -> bool:
+    """Whether a job has another priority, beyond the rounding of a large memory."""
+    return entry.priority > 0 and not isclose(entry.priority, priority, rel_tol=1e-6)
 
 
 def share_of(remembered: Memory, now: Now) -> Floats:
@@ -181,6 +194,7 @@ def written(remembered: Memory, now: Now, share: Floats, *, complete: bool) -> M
             left=float(now.left[index]),
             isolated_rate=float(rate[index]),
             isolated_s=float(past_s[index]),
+            priority=now.priority[index],
         )
         for index, job_id in enumerate(now.jobs)
     }
@@ -234,6 +248,7 @@ def _packed(remembered: Memory, kind: Literal["<f8", "<f4"], tables: int) -> Pac
         [each.left for each in entries],
         [each.isolated_rate for each in entries],
         [each.isolated_s for each in entries],
+        [each.priority for each in entries],
     ]
     names = [name for rows in by_type for row in rows for name in row]
     types = tuple(dict.fromkeys([*remembered.gpus, *names]))
@@ -268,9 +283,9 @@ def _entries_in(large: PackedShares) -> Iterator[Entry]:
     jobs = len(large.jobs) // DIGEST_BYTES
     tables = [list(_rows(columns, large)) or [{}] * jobs for columns in large.by_type]
     tables += [[{}] * jobs] * (TABLES - len(tables))
-    figures = [numbers(each, large.kind) for each in large.figures] or [[0.0] * jobs] * TABLES
+    figures = [numbers(each, large.kind) for each in large.figures] or [[0.0] * jobs] * FIGURES
     rows = zip(zip(*tables, strict=True), zip(*figures, strict=True), strict=True)
-    for (share, received, deficit), (left, rate, past_s) in rows:
+    for (share, received, deficit), (left, rate, past_s, priority) in rows:
         yield Entry(
             share=share,
             received=received,
@@ -278,6 +293,7 @@ def _entries_in(large: PackedShares) -> Iterator[Entry]:
             left=left,
             isolated_rate=rate,
             isolated_s=past_s,
+            priority=priority,
         )
 
 

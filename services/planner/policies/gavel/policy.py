@@ -169,6 +169,7 @@ class Gavel:
             done=np.array([job.samples_done for job in jobs]),
             left=np.array([max(job.samples - job.samples_done, 0.0) for job in jobs]),
             elapsed=np.array([view.at - job.submitted_at for job in jobs]),
+            priority=[job.priority for job in jobs],
             apart=frozenset(view.apart),
         )
 

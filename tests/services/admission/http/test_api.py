@@ -297,6 +297,23 @@ async def test_a_job_is_cancelled_once() -> None:
         await refused(api, "DELETE", "/v1/jobs/train-1", 409)
 
 
+async def test_the_priority_of_a_job_is_what_a_job_file_may_say() -> None:
+    async with serving() as api:
+        await api.submit("k")
+        path = "/v1/jobs/train-1/priority"
+        assert await api.body("PUT", path, 202, {"priority": 1000}) == {"job_id": "train-1", "priority": 1000}
+        for wrong in (
+            {"priority": 0},
+            {"priority": 1001},
+            {"priority": None},
+            {},
+            {"priority": 1, "by": "me"},
+        ):
+            assert (await refused(api, "PUT", path, 422, wrong)).title == "Invalid"
+        await refused(api, "PUT", "/v1/jobs/nobody-1/priority", 404, {"priority": 2})
+        assert len(api.driver.published) == 2
+
+
 async def test_page_tokens_of_job_lists_are_opaque() -> None:
     async with serving() as api:
         api.views[ListJobs] = JobPage(jobs=(VIEW,), next="train-1")

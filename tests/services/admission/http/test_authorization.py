@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from schemas.base import Message
 from schemas.events import (
     JobCancelled,
+    JobPriorityChanged,
     JobSubmitted,
     NodeDrained,
     NodeLost,
@@ -40,7 +41,7 @@ from tests.services.admission.admission_world import (
 )
 from tests.services.admission.guarded_api import HOUR_S, guarded
 
-BODIES = {"submit_job": job_body(), "set_policy": {"policy": "fifo"}}
+BODIES = {"submit_job": job_body(), "set_policy": {"policy": "fifo"}, "set_priority": {"priority": 2}}
 
 
 async def status_of(api: Served, operation: Operation, headers: dict[str, str]) -> int:
@@ -109,7 +110,9 @@ async def test_a_submitter_controls_only_its_own_jobs(tmp_path: Path) -> None:
         problem, _ = await api.call("POST", "/v1/jobs", 403, json=job_body(user="root"), headers=ada)
         assert problem["field"] == "$.user"
         await api.call("DELETE", f"/v1/jobs/{job}", 403, headers=bob)
-        assert not any(isinstance(fact, JobCancelled) for fact in api.driver.published)
+        await api.call("PUT", f"/v1/jobs/{job}/priority", 403, json={"priority": 2}, headers=bob)
+        assert len(api.driver.published) == 1
+        await api.call("PUT", f"/v1/jobs/{job}/priority", 202, json={"priority": 2}, headers=ada)
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=ada)
 
 
@@ -235,6 +238,7 @@ async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) 
         token = tokens.make(Role.OPERATOR, "olga")
         olga, by = shown(token), f"olga/{token.split('_')[1]}"
         job = (await api.call("POST", "/v1/jobs", 201, json=job_body(), headers=olga))[0]["job_id"]
+        await api.call("PUT", f"/v1/jobs/{job}/priority", 202, json={"priority": 2}, headers=olga)
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=olga)
         await api.call("POST", "/v1/nodes/n-0/drain", 202, headers=olga)
         await api.call("DELETE", "/v1/nodes/n-0/drain", 202, headers=olga)
@@ -242,7 +246,8 @@ async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) 
         await api.call("DELETE", "/v1/nodes/n-0", 202, headers=olga)
         await api.call("PUT", "/v1/policy", 200, json={"policy": "fifo"}, headers=olga)
         made = api.driver.published
-        kinds = [JobSubmitted, JobCancelled, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen]
+        of_jobs = [JobSubmitted, JobPriorityChanged, JobCancelled]
+        kinds = [*of_jobs, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen]
         assert [type(fact) for fact in made] == kinds
         assert {getattr(fact, "by", None) for fact in made} == {by}
 

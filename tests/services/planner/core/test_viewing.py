@@ -14,7 +14,7 @@ from schemas.measurements import TimeModules
 from schemas.plans import PlanKind
 from services.planner.core.folds import fold
 from services.planner.core.state import State
-from services.planner.core.viewing import Memo, idle_gpus, view_of
+from services.planner.core.viewing import LEAST_PRIORITY, Memo, idle_gpus, view_of
 from services.planner.policies.contract.view import View
 from tests.fact_builders import (
     V100,
@@ -28,6 +28,7 @@ from tests.fact_builders import (
     placement,
     plan,
     preempted,
+    priority_changed,
     profile_run,
     profiled,
     queued,
@@ -58,6 +59,7 @@ def a_life(job_id: str, node_id: str, gpus: int) -> list[list[Event]]:
             start_ordered(job_id, at=12.0 + gpus, place=place, node_id=node_id),
             started(job_id, at=20.0, place=place, on=on),
         ],
+        [priority_changed(job_id, at=25.0, priority=float(gpus))],
         [preempted(job_id, at=30.0, place=place, samples_done=10.0)],
         [worker_stopped(job_id, place=place, node_id=node_id)],
         [completed(job_id, at=40.0, place=place)],
@@ -128,6 +130,17 @@ def test_a_cached_view_is_the_same_as_a_fresh_one(
         assert seen(state, kind, memo) == seen(state, kind, None)
         idle = idle_gpus(state, memo)
         assert idle == idle_gpus(state) == seen(state, PlanKind.FRAGMENT, None).idle_gpus
+
+
+def test_a_changed_priority_is_seen_at_once() -> None:
+    state, memo = State(), Memo()
+    for fact in (joined(NODES[0], gpus=4), *in_queue("job-1", priority=3.0)):
+        fold(state, fact)
+    found = []
+    for priority in (3.0, 5.0, 1e-9):
+        fold(state, priority_changed("job-1", priority=priority))
+        found += [one.priority for one in seen(state, PlanKind.FIRST, memo).jobs]
+    assert found == [3.0, 5.0, LEAST_PRIORITY]
 
 
 def test_the_expected_restart_time_follows_every_observed_restart() -> None:

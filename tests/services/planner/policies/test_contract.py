@@ -193,6 +193,36 @@ def test_memory_survives_a_restart_of_the_planner(policy: str, first: View, then
 
 
 @every_policy
+@given(seen=views())
+@limits(max_examples=6, deadline=None)
+def test_another_priority_counts_at_the_next_plan(policy: str, seen: View) -> None:
+    """What a policy remembers of a job is not the priority that it had."""
+    registry = Registry()
+    memory = decide(policy, seen, registry=registry).memory
+    jobs = [
+        msgspec.structs.replace(one, priority=1000.0 if place % 2 else 0.1)
+        for place, one in enumerate(seen.jobs)
+    ]
+    again = msgspec.structs.replace(seen, at=seen.at + 60.0, memory=memory, jobs=tuple(jobs))
+    assert decide(policy, again, registry=registry) == decide(policy, again)
+
+
+@pytest.mark.parametrize(
+    "policy", ["hops+window_factor=2", "hopyard", "sia", "gavel", "hadar", "hadare", "hare", "sched-homo"]
+)
+def test_a_job_whose_priority_is_raised_comes_first(policy: str) -> None:
+    """By the policies that weigh jobs, as docs/operating.md lists them."""
+    registry = Registry()
+    cluster = [msgspec.structs.replace(node("a0", 1, gpus=1), modes=ALL_MODES)]
+    seen = view([job("first", (1,)), job("second", (1,))], cluster)
+    before = decide(policy, seen, registry=registry)
+    assert [choice.job_id for choice in before.choices] == ["first"]
+    raised = (seen.jobs[0], msgspec.structs.replace(seen.jobs[1], priority=1000.0))
+    again = msgspec.structs.replace(seen, at=seen.at + 2000.0, memory=before.memory, jobs=raised)
+    assert [choice.job_id for choice in decide(policy, again, registry=registry).choices] == ["second"]
+
+
+@every_policy
 @given(seen=views(), garbage=st.binary(max_size=30) | st.sampled_from(GARBAGE))
 @limits(max_examples=6, deadline=None)
 def test_memory_that_makes_no_sense_is_harmless(policy: str, seen: View, garbage: bytes) -> None:

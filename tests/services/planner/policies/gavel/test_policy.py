@@ -157,6 +157,16 @@ def test_a_job_that_came_and_went_between_resets_counts_as_a_change() -> None:
     assert decide(GAVEL, msgspec.structs.replace(alone, at=seen.at + 1920.0)).stage is Stage.OPTIMAL
 
 
+def test_another_priority_counts_as_a_change() -> None:
+    seen = view(jobs(2), small(1))
+    first = decide(GAVEL, seen)
+    raised = (*jobs(1), job("j1", priority=3.0))
+    changed = msgspec.structs.replace(after(seen, first, members=raised), at=seen.at + 1920.0)
+    assert decide(GAVEL, changed).stage is Stage.OPTIMAL
+    same = msgspec.structs.replace(after(seen, first, members=jobs(2)), at=seen.at + 1920.0)
+    assert decide(GAVEL, same).stage is Stage.QUEUE
+
+
 def test_shares_computed_without_jobs_hold_for_the_next_job() -> None:
     seen = view(jobs(1), small(1))
     gone = msgspec.structs.replace(after(seen, decide(GAVEL, seen), members=()), at=seen.at + 1920.0)

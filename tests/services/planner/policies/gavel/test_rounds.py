@@ -213,6 +213,7 @@ def test_jobs_that_received_the_same_since_shares_were_computed_tie() -> None:
         done=np.zeros(3),
         left=np.ones(3),
         elapsed=np.zeros(3),
+        priority=(1.0,) * 3,
     )
     assert received_since(kept, now) == pytest.approx(lately, abs=1e-8)
     assert len(set(received_since(kept, now).ravel().tolist())) == 1
