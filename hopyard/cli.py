@@ -77,7 +77,7 @@ Exit codes:
 
 PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Jobs": {
-        "jobs": ("submit", "ps", "show", "why", "cancel", "priority"),
+        "jobs": ("submit", "ps", "show", "why", "cancel", "priority", "hold", "release"),
         "logs": ("logs",),
         "events": ("events",),
     },

@@ -177,6 +177,24 @@ class JobPriorityChanged(JobEvent, frozen=True, kw_only=True, tag="job.priority-
     """as in `JobSubmitted`"""
 
 
+class JobHeld(JobEvent, frozen=True, kw_only=True, tag="job.held", omit_defaults=True):
+    """The job is on hold: plans give it no GPUs, and the next first plan stops it if it runs."""
+
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "at")
+
+    by: PlainLine = ""
+    """as in `JobSubmitted`"""
+
+
+class JobReleased(JobEvent, frozen=True, kw_only=True, tag="job.released", omit_defaults=True):
+    """The hold has ended."""
+
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "at")
+
+    by: PlainLine = ""
+    """as in `JobSubmitted`"""
+
+
 # ---- profiles ---------------------------------------------------------------------------------------
 
 
@@ -562,7 +580,7 @@ class ServiceLed(Event, frozen=True, kw_only=True, tag="service.led", omit_defau
 Fact = (
     JobSubmitted | JobProfiled | JobTypeProfiled | JobQueued | JobTypeEstimated | JobRejected
     | JobStarted | JobPreempted
-    | JobCompleted | JobFailed | JobCancelled | JobPriorityChanged
+    | JobCompleted | JobFailed | JobCancelled | JobPriorityChanged | JobHeld | JobReleased
     | ProfilingPlanned | ProfilingAdded | ProfileMeasured | ProfileFailed
     | PlanPublished | PolicyChosen | PlacementRefused
     | NodeJoined | NodeLost | NodeReturned | NodeDrained | NodeRestored | NodeRemoved | GpusWithheld

@@ -50,6 +50,8 @@ class Waiting(StrEnum):
     NO_ESTIMATE = "no-estimate"
     OUTWEIGHED = "outweighed"
     """it had configurations, but the plan gains more by giving the GPUs to other jobs"""
+    HELD = "held"
+    """it is on hold"""
 
 
 class Placement(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,3 +132,5 @@ class Cause(Message, frozen=True, kw_only=True, omit_defaults=True):
     """standing of the job whose placement ended"""
     node: NodeId | None = None
     """the node that drains, was lost or lost the worker"""
+    held: bool = False
+    """the job was put on hold"""

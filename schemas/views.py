@@ -12,6 +12,12 @@ from schemas.plans import Cause, Layer, Measures, PlanKind, Stage, Standing
 from schemas.quarantine import Death
 
 
+class HoldView(Message, frozen=True, kw_only=True):
+    at: float
+    by: str = ""
+    """the user who put the job on hold; empty: the API asks for no token"""
+
+
 class JobView(Message, frozen=True, kw_only=True):
     job_id: JobId
     state: str
@@ -34,6 +40,8 @@ class JobView(Message, frozen=True, kw_only=True):
     """why it failed or was rejected"""
     unmeasured: str = ""
     """while it waits to be measured: on which node the last attempt failed, and why"""
+    hold: HoldView | None = None
+    """null: it is not on hold, or has ended"""
     preemptions: tuple["PreemptionView", ...] = ()
     """only in the answer for a single job: the last ones, oldest first"""
     interruptions: int = 0
@@ -136,6 +144,8 @@ class WhyView(Message, frozen=True, kw_only=True):
     estimated_throughput: float | None = None
     """estimated samples/s of this gang"""
     last_preemption: PreemptionView | None = None
+    hold: HoldView | None = None
+    """null: it is not on hold, or has ended"""
 
 
 class NodeView(Message, frozen=True, kw_only=True):
@@ -278,6 +288,13 @@ class JobPriority(Message, frozen=True, kw_only=True):
 
     job_id: JobId
     priority: float
+
+
+class JobHold(Message, frozen=True, kw_only=True):
+    """The hold, or its end, is stored. A job that has ended in the meantime stays as it ended."""
+
+    job_id: JobId
+    held: bool
 
 
 class PolicyChoice(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):

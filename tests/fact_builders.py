@@ -10,10 +10,12 @@ from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
+    JobHeld,
     JobPreempted,
     JobPriorityChanged,
     JobProfiled,
     JobQueued,
+    JobReleased,
     JobStarted,
     JobSubmitted,
     JobTypeEstimated,
@@ -193,6 +195,14 @@ def cancelled(job_id: str = JOB, *, at: float = 0.0) -> JobCancelled:
 
 def priority_changed(job_id: str = JOB, *, at: float = 0.0, priority: float = 2.0) -> JobPriorityChanged:
     return JobPriorityChanged(at=at, job_id=JobId(job_id), priority=priority)
+
+
+def held(job_id: str = JOB, *, at: float = 0.0) -> JobHeld:
+    return JobHeld(at=at, job_id=JobId(job_id))
+
+
+def released(job_id: str = JOB, *, at: float = 0.0) -> JobReleased:
+    return JobReleased(at=at, job_id=JobId(job_id))
 
 
 def in_queue(job_id: str = JOB, *, at: float = 0.0, **spec: Any) -> list[Event]:  # noqa: ANN401 - as above

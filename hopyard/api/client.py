@@ -20,6 +20,7 @@ from schemas.tokens import Identity
 from schemas.views import (
     Cancelled,
     ClockView,
+    JobHold,
     JobPage,
     JobPriority,
     JobSorting,
@@ -175,6 +176,12 @@ class Client:
         headers = {"Content-Type": "application/json"}
         path = f"/v1/jobs/{quote(job_id, safe='')}/priority"
         return await self._call("PUT", path, JobPriority, headers=headers, body=body)
+
+    async def hold(self, job_id: JobId) -> JobHold:
+        return await self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/hold", JobHold)
+
+    async def release(self, job_id: JobId) -> JobHold:
+        return await self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}/hold", JobHold)
 
     # ---- cluster
 

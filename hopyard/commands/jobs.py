@@ -1,4 +1,4 @@
-"""submit, ps, show, why, cancel, priority."""
+"""submit, ps, show, why, cancel, priority, hold, release."""
 
 from pathlib import Path
 from typing import Annotated
@@ -156,7 +156,7 @@ def ps(
     failed, cancelled, rejected.
 
     Columns: job, state, gpus, done, started, ended, waited, note (where it
-    runs, or why it failed), submitted, on, name, project, user, model,
+    runs, why it failed, or on hold), submitted, on, name, project, user, model,
     priority, restarts, lr, reason.
 
     $ hopyard ps --mine --state queued,running
@@ -284,6 +284,28 @@ def priority(
     )
 
 
+def hold(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
+    """Give a job no GPUs until it is released.
+
+    If it runs, the next round's plan stops it, with a checkpoint. It is not
+    measured either, and its waiting time stands still.
+
+    $ hopyard hold job-17
+    $ hopyard ps --mine --state queued -q | xargs -n 1 hopyard hold
+    """
+    held = change(api, lambda client: client.hold(JobId(job)))
+    show(held, facts_table({"job": held.job_id, "on hold": "yes"}), as_json=as_json)
+
+
+def release(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
+    """Release a job from its hold, so that it may get GPUs again.
+
+    $ hopyard release job-17
+    """
+    released = change(api, lambda client: client.release(JobId(job)))
+    show(released, facts_table({"job": released.job_id, "on hold": "no"}), as_json=as_json)
+
+
 async def _me(client: Client) -> str:
     """The token's user; without one, the user who runs this command."""
     return (client.has_token and (await client.me()).user) or this_user()
@@ -296,3 +318,5 @@ def register(app: typer.Typer) -> None:
     app.command("why")(why)
     app.command("cancel")(cancel)
     app.command("priority")(priority)
+    app.command("hold")(hold)
+    app.command("release")(release)

@@ -228,6 +228,8 @@ WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     facts.JobCompleted: lambda fact: f"completed, {number(fact.samples_done)} samples",
     facts.JobFailed: lambda fact: f"failed: {in_a_line(fact.reason)}",
     facts.JobCancelled: lambda _: "cancelled",
+    facts.JobHeld: lambda _: "on hold",
+    facts.JobReleased: lambda _: "no longer on hold",
     facts.JobPriorityChanged: lambda fact: f"priority {number(fact.priority)} from the next plan on",
     facts.ProfilingPlanned: _round,
     facts.ProfilingAdded: lambda fact: f"more measurements: {_runs(fact.runs)}",

@@ -14,7 +14,7 @@ from hopyard.show.units import brief, duration, gpu_counts, in_a_line, memory, n
 from schemas.jobs import JobSpec
 from schemas.placement import LOCKSTEP, Gang
 from schemas.plans import Layer
-from schemas.views import JobView
+from schemas.views import HoldView, JobView
 from shared.domain import gangs
 from shared.domain.states import JobState
 
@@ -65,6 +65,7 @@ def job_table(job: JobView, times: Times) -> Table:
             "user": job.spec.user,
             "state": state_text(job.state),
             "reason": job.reason,
+            "on hold": _on_hold(job, times),
             "not measured": job.unmeasured,
             "exit": exit_text(job.exit_code, job.signal) if job.state == JobState.FAILED else "",
             "workload": f"{workload.model} on {workload.dataset}, {workload.batch_size} per GPU",
@@ -157,8 +158,17 @@ def place_parts(gang: Gang | None) -> tuple[str, ...]:
 
 
 def _note(job: JobView) -> str | tuple[str, ...]:
-    """Why a job failed, was rejected or could not be measured; otherwise where it runs."""
-    return in_a_line(job.reason or _unmeasured(job)) or place_parts(job.gang)
+    """Why a job failed, was rejected, is on hold or could not be measured; otherwise where it runs."""
+    on_hold = "" if job.hold is None else f"on hold{_by(job.hold)}"
+    return in_a_line(job.reason or on_hold or _unmeasured(job)) or place_parts(job.gang)
+
+
+def _on_hold(job: JobView, times: Times) -> str:
+    return "" if job.hold is None else f"since {times.moment(job.hold.at)}{_by(job.hold)}"
+
+
+def _by(hold: HoldView) -> str:
+    return f" by {hold.by}" if hold.by else ""
 
 
 def _unmeasured(job: JobView) -> str:

@@ -28,6 +28,7 @@ OPENINGS = {
     "as fill the GPUs with their smallest demands",
     Waiting.NO_CONFIGURATION: "No nodes that it may use have room for it",
     Waiting.OUTWEIGHED: "It could run; other jobs come first",
+    Waiting.HELD: "It is on hold",
 }
 """the first words on why a job waits, by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})
@@ -76,6 +77,8 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
     where = f" on {places(why.gang)}" if why.gang else ""
     speed = f", estimated at {number(why.estimated_throughput)} samples/s" if why.estimated_throughput else ""
     yield f"{why.job_id} runs{where}{_since(why, moment)}{speed}."
+    if why.hold is not None:
+        yield f"It is on hold, since {moment(why.hold.at)}: the next plan of a round stops it."
     if why.plan is not None:
         figures = _figures(why.standing, why.plan.measures)
         yield f"{_decided(why.plan, moment)}{f': {figures}' if figures else ''}."

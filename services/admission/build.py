@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from schemas.cluster import ClusterFile, Node
 from schemas.events import (
     JobCancelled,
+    JobHeld,
     JobPriorityChanged,
+    JobReleased,
     JobSubmitted,
     NodeDrained,
     NodeRemoved,
@@ -46,6 +48,8 @@ def build(settings: Settings, ports: Ports, nodes: Sequence[Node] = ()) -> Servi
             JobSubmitted,
             JobCancelled,
             JobPriorityChanged,
+            JobHeld,
+            JobReleased,
             NodeDrained,
             NodeRestored,
             NodeRemoved,

@@ -14,7 +14,9 @@ from schemas.cluster import Node
 from schemas.codec import decode_fact, encode_plain
 from schemas.events import (
     JobCancelled,
+    JobHeld,
     JobPriorityChanged,
+    JobReleased,
     JobSubmitted,
     NodeDrained,
     NodeEvent,
@@ -28,6 +30,7 @@ from schemas.settings import Settings
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    JobHold,
     JobPriority,
     JobView,
     NodeDrain,
@@ -43,6 +46,7 @@ from services.admission.questions import (
     Cancel,
     RemoveNode,
     SetDrain,
+    SetHold,
     SetPolicy,
     SetPriority,
     ShowFresh,
@@ -184,7 +188,7 @@ class Admission:
         self._in_flight |= {own_key(fact.key, fact.by): fact for fact in submitted}
         return message, facts
 
-    def _answer(self, question: Question, now: float) -> Answer:  # noqa: PLR0911 - one a question
+    def _answer(self, question: Question, now: float) -> Answer:  # noqa: C901, PLR0911 - one a question
         match question:
             case Submit():
                 return self._submit(question, now)
@@ -192,6 +196,8 @@ class Admission:
                 return self._cancel(question, now)
             case SetPriority():
                 return self._set_priority(question, now)
+            case SetHold():
+                return self._hold(question, now)
             case SetDrain():
                 return self._drain(question, now)
             case RemoveNode():
@@ -293,6 +299,19 @@ class Admission:
         return JobPriority(job_id=job_id, priority=priority), [
             JobPriorityChanged(at=now, job_id=job_id, priority=priority, by=caller.name)
         ]
+
+    def _hold(self, asked: SetHold, now: float) -> Answer:
+        job_id, caller = asked.job_id, asked.caller
+        refusal = self._out_of_reach(job_id, caller, "hold it" if asked.held else "release it")
+        if refusal is not None:
+            return refusal, []
+        job = self.state.open.get(job_id)
+        if asked.held and job is not None and job.state is JobState.RUNNING and not job.preemptible:
+            reason = f"job {job_id} runs and is not preemptible, so it keeps its GPUs to its end"
+            return problems.conflict(reason), []
+        kind = JobHeld if asked.held else JobReleased
+        reply = JobHold(job_id=job_id, held=asked.held)
+        return reply, [kind(at=now, job_id=job_id, by=caller.name)]
 
     def _out_of_reach(self, job_id: JobId, caller: Identity, deed: str) -> Problem | None:
         """Why the caller cannot do this to the job: it is unknown or has ended, or is not the caller's."""

@@ -42,7 +42,7 @@ def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     state.submissions += 1
     key, spec = own_key(fact.key, fact.by), fact.spec
     state.open[fact.job_id] = OpenJob(
-        JobState.SUBMITTED, key, fact, spec.checkpoint_folder, spec.user, spec.project
+        JobState.SUBMITTED, key, fact, spec.checkpoint_folder, spec.user, spec.project, spec.preemptible
     )
     state.keys.setdefault(key, keyed(fact))
 

@@ -39,6 +39,13 @@ class SetPriority(OwnQuestion, frozen=True, kw_only=True, tag="set-priority"):
     priority: Priority
 
 
+class SetHold(OwnQuestion, frozen=True, kw_only=True, tag="set-hold"):
+    """Answered with `JobHold`."""
+
+    job_id: JobId
+    held: bool
+
+
 class SetDrain(OwnQuestion, frozen=True, kw_only=True, tag="drain"):
     """Answered with `NodeDrain`."""
 
@@ -75,7 +82,16 @@ class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
 
 
 _ANY = msgspec.msgpack.Decoder(
-    Submit | Cancel | SetPriority | SetDrain | RemoveNode | SetPolicy | ShowPolicy | ShowPolicies | ShowFresh
+    Submit
+    | Cancel
+    | SetPriority
+    | SetHold
+    | SetDrain
+    | RemoveNode
+    | SetPolicy
+    | ShowPolicy
+    | ShowPolicies
+    | ShowFresh
 )
 
 

@@ -25,6 +25,7 @@ class OpenJob(msgspec.Struct):
     """the folder that its spec names; empty: the job has one of its own"""
     user: str = ""
     project: str = ""
+    preemptible: bool = True
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):

@@ -26,7 +26,7 @@ from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyV
 from services.monitor import overview
 from services.monitor.cluster_now import ClusterNow, listed, node_state
 from services.monitor.pages import InvalidPage, page_of
-from services.monitor.reasons import preemptions, why
+from services.monitor.reasons import hold_view, preemptions, why
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, NodeRecord
 from shared.domain.metrics import expected_wait_s, jobs_by_state, latency_ratio, summary
@@ -145,6 +145,7 @@ def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:
         samples_saved=record.samples_done if record.checkpoints else 0.0,
         saved_at=_saved_at(record) if record.checkpoints else None,
         running_s=record.running_s(cluster.now if record.ended_at is None else record.ended_at),
+        hold=hold_view(record),
     )
 
 

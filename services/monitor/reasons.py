@@ -7,7 +7,7 @@ import msgspec
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Standing, Waiting
-from schemas.views import HolderView, PlanView, PreemptionView, WhyView
+from schemas.views import HolderView, HoldView, PlanView, PreemptionView, WhyView
 from shared.domain.cluster import gpus_by_type
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import JobRecord, Run, Verdict
@@ -53,7 +53,13 @@ def why(ledger: Ledger, record: JobRecord, raqlr: float | None, now: float) -> W
         gang=found.gang,
         estimated_throughput=_estimated(ledger, record) if found.gang else None,
         last_preemption=next(iter(preemptions(record)[-1:]), None),
+        hold=hold_view(record),
     )
+
+
+def hold_view(record: JobRecord) -> HoldView | None:
+    hold = None if record.ended else record.hold
+    return None if hold is None else HoldView(at=hold.at, by=hold.by.rpartition("/")[0])
 
 
 def preemptions(record: JobRecord) -> tuple[PreemptionView, ...]:
@@ -81,7 +87,10 @@ def _preemption(run: Run) -> PreemptionView:
 
 
 def dominant(ledger: Ledger, record: JobRecord) -> Reason:
-    """The first reason that applies: ended, runs, no usable node, not measured, not estimated, the plans'."""
+    """The first reason that applies.
+
+    They are: ended, runs, on hold, no usable node, not measured, not estimated, the plans'.
+    """
     run = record.present
     if record.ended:
         detail = record.reason or f"it is {record.state}"
@@ -89,12 +98,16 @@ def dominant(ledger: Ledger, record: JobRecord) -> Reason:
     if run is not None:
         return Reason(
             reason=record.state.value,
-            detail=f"it runs on {_places(run.gang)}",
+            detail=f"it runs on {_places(run.gang)}{'; it is on hold' if record.hold else ''}",
             since=run.started_at,
             plan_id=run.plan_id,
             gang=run.gang,
             standing=run.standing,
         )
+    hold = hold_view(record)
+    if hold is not None:
+        detail = f"by {hold.by}" if hold.by else ""
+        return Reason(reason=Waiting.HELD.value, detail=detail, since=max(hold.at, _waits_from(record)))
     supplied, since = _supply(ledger, record)
     if not supplied:
         detail = f"no node with {_types(record)} is alive and takes jobs"

@@ -3,9 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from schemas.events import PlanPublished, PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.plans import Beneficiary, Cause, Placement
+from schemas.plans import Waiting as Reason
 from services.placer.phases import Ending, Waiting
 from services.placer.state import Placed, State
 from shared.domain import gangs
@@ -41,11 +44,13 @@ def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptR
     if not ending:
         return
     takers, given = _takers(state, plan), {each.job_id: each.gang for each in plan.placements}
+    held = {left.job_id for left in plan.left_out if left.reason is Reason.HELD}
     for placed in ending:
         gang = given.get(placed.job_id)
         merges = placed.copies and gang is not None and gangs.merges(gang)
         reason = PreemptReason.MERGE if merges else PreemptReason.PLAN
-        yield placed, reason, _cause(state, placed, plan, takers, moved=gang is not None)
+        cause = _cause(state, placed, plan, takers, moved=gang is not None)
+        yield placed, reason, msgspec.structs.replace(cause, held=placed.job_id in held)
 
 
 def _takers(state: State, plan: PlanPublished) -> Takers:

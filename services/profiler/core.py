@@ -20,6 +20,7 @@ from schemas.events import (
     JobEvent,
     JobProfiled,
     JobRejected,
+    JobReleased,
     JobSubmitted,
     JobTypeProfiled,
     NodeEvent,
@@ -54,6 +55,7 @@ ABOUT_RUNS = (StartOrdered, StopOrdered, WorkerStarted, WorkerStopped, Placement
 """facts about workers: they may end a measurement, but say nothing about what a job needs"""
 MEASURE_AT_ONCE = (
     JobSubmitted,
+    JobReleased,
     NodeJoined,
     NodeReturned,
     NodeRestored,

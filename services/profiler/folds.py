@@ -13,8 +13,10 @@ from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
+    JobHeld,
     JobProfiled,
     JobRejected,
+    JobReleased,
     JobSubmitted,
     JobTypeProfiled,
     NodeDrained,
@@ -99,9 +101,19 @@ def _drop_raw(state: State, fingerprint: Fingerprint, published: Collection[GpuT
 def _ended(state: State, fact: JobCancelled | JobRejected | JobCompleted | JobFailed, _: Rules) -> None:
     state.jobs.pop(fact.job_id, None)
     state.profiled.pop(fact.job_id, None)
+    state.on_hold.pop(fact.job_id, None)
     for run in state.runs.values():
         if run.plan.job_id == fact.job_id:
             _excuse(run, "the job has ended")
+
+
+def _held(state: State, fact: JobHeld, _: Rules) -> None:
+    if state.job(fact.job_id) is not None:
+        state.on_hold[fact.job_id] = None
+
+
+def _released(state: State, fact: JobReleased, _: Rules) -> None:
+    state.on_hold.pop(fact.job_id, None)
 
 
 # ---- runs
@@ -303,6 +315,8 @@ FOLDS: dict[type[Event], Fold] = {
     JobCancelled: _ended,
     JobCompleted: _ended,
     JobFailed: _ended,
+    JobHeld: _held,
+    JobReleased: _released,
     ProfilingPlanned: _planned,
     ProfilingAdded: _added,
     ProfileMeasured: _measured,

@@ -83,10 +83,10 @@ def _runs(
 def _lacking(
     state: State, fits: Modules, types: Types, patience: int, late: Iterable[JobId]
 ) -> Iterator[Lacking]:
-    """Jobs and the types on which each still has to be measured; the late jobs come last."""
+    """Jobs and the types on which each still has to be measured; late jobs come last, those on hold not."""
     jobs = chain(state.jobs.items(), ((job_id, state.profiled[job_id]) for job_id in late))
     for job_id, job in jobs:
-        if can_be_measured(job, state):
+        if job_id not in state.on_hold and can_be_measured(job, state):
             for gpu_type in needs_of(job, state, fits, types, patience).wanted:
                 yield job_id, job, gpu_type
 

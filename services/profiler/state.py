@@ -74,6 +74,8 @@ class State(msgspec.Struct, kw_only=True):
     """not profiled yet, in the order of submission"""
     profiled: dict[JobId, KnownJob] = {}
     """profiled, and unfinished: they may still lack types whose nodes come later"""
+    on_hold: dict[JobId, None] = {}
+    """jobs that are not measured, since they are on hold"""
     runs: dict[PlacementId, PendingRun] = {}
     ended: dict[PlacementId, ProfileRun] = {}
     """the last runs that ended; their measurements may arrive late"""

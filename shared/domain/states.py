@@ -7,11 +7,13 @@ from schemas.events import (
     JobCancelled,
     JobCompleted,
     JobFailed,
+    JobHeld,
     JobPreempted,
     JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
+    JobReleased,
     JobStarted,
     JobSubmitted,
     JobTypeEstimated,
@@ -55,6 +57,8 @@ STAYS: dict[type[Event], frozenset[JobState]] = {
     JobTypeProfiled: frozenset({S.PROFILED, S.RUNNING, *WAITING}),
     JobTypeEstimated: frozenset({S.RUNNING, *WAITING}),
     JobPriorityChanged: frozenset(S) - ENDED,
+    JobHeld: frozenset(S) - ENDED,
+    JobReleased: frozenset(S) - ENDED,
 }
 """fact → states that the job may be in, and stays in"""
 

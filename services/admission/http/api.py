@@ -37,6 +37,7 @@ from schemas.tokens import Identity
 from schemas.views import (
     Cancelled,
     ClockView,
+    JobHold,
     JobPage,
     JobPriority,
     JobView,
@@ -78,6 +79,7 @@ from services.admission.questions import (
     Cancel,
     RemoveNode,
     SetDrain,
+    SetHold,
     SetPolicy,
     SetPriority,
     ShowFresh,
@@ -142,6 +144,8 @@ class Api:
             "show_job": self.show_job,
             "cancel_job": self.cancel_job,
             "set_priority": self.set_priority,
+            "hold_job": self.hold_job,
+            "release_job": self.release_job,
             "explain_job": self.explain_job,
             "list_runs": self.list_runs,
             "list_summaries": self.list_summaries,
@@ -254,6 +258,16 @@ class Api:
         job_id, choice = _id(request, JobId, "job"), await self._body(request, PriorityChoice)
         asked = SetPriority(job_id=job_id, priority=choice.priority, caller=request[CALLER])
         return answer(await self._forwarding.ask(asked, JobPriority), 202)
+
+    async def hold_job(self, request: web.Request) -> web.Response:
+        return await self._set_hold(request, held=True)
+
+    async def release_job(self, request: web.Request) -> web.Response:
+        return await self._set_hold(request, held=False)
+
+    async def _set_hold(self, request: web.Request, *, held: bool) -> web.Response:
+        asked = SetHold(job_id=_id(request, JobId, "job"), held=held, caller=request[CALLER])
+        return answer(await self._forwarding.ask(asked, JobHold), 202)
 
     async def explain_job(self, request: web.Request) -> web.Response:
         job_id = _id(request, JobId, "job")

@@ -15,6 +15,7 @@ from schemas.questions import JOBS_PER_PAGE
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    JobHold,
     JobPage,
     JobPriority,
     JobSorting,
@@ -136,6 +137,15 @@ OPERATIONS = (
         name="set_priority", method="PUT", path="/v1/jobs/{id}/priority",
         summary="Change the priority of a job from the next plan on.",
         reply=JobPriority, status=202, body=PriorityChoice, role=Role.SUBMITTER,
+    ),
+    Operation(
+        name="hold_job", method="POST", path="/v1/jobs/{id}/hold",
+        summary="Give a job no GPUs until it is released; the next plan stops it.",
+        reply=JobHold, status=202, role=Role.SUBMITTER,
+    ),
+    Operation(
+        name="release_job", method="DELETE", path="/v1/jobs/{id}/hold", summary="End the hold of a job.",
+        reply=JobHold, status=202, role=Role.SUBMITTER,
     ),
     Operation(
         name="explain_job", method="GET", path="/v1/jobs/{id}/why",

@@ -10,11 +10,13 @@ from schemas.events import (
     JobCompleted,
     JobEvent,
     JobFailed,
+    JobHeld,
     JobPreempted,
     JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
+    JobReleased,
     JobStarted,
     JobSubmitted,
     JobTypeEstimated,
@@ -45,7 +47,7 @@ from schemas.events import (
 from schemas.ids import GpuType, NodeId, PlacementId
 from schemas.measurements import TimeModules
 from schemas.plans import Placement, PlanKind
-from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of
+from services.planner.core.state import COMING, State, TrackedJob, shares_of, types_of, waited_s
 from services.planner.core.staying import pay_on
 from shared.domain import gangs
 from shared.domain.iteration import BYTES_PER_PARAMETER
@@ -203,10 +205,23 @@ def _priority_changed(state: State, fact: JobPriorityChanged) -> None:
         job.priority = fact.priority
 
 
+def _held(state: State, fact: JobHeld) -> None:
+    if job := state.jobs.get(fact.job_id):
+        state.on_hold.setdefault(fact.job_id, waited_s(job, fact.at))
+
+
+def _released(state: State, fact: JobReleased) -> None:
+    before_s = state.on_hold.pop(fact.job_id, None)
+    if before_s is not None:
+        job = state.jobs[fact.job_id]
+        job.submitted_at += max(waited_s(job, fact.at) - before_s, 0.0)
+
+
 def _ended(state: State, fact: JobCompleted | JobFailed | JobCancelled | JobRejected) -> None:
     if job := _moved(state, fact):
         assert job.status in ENDED
         del state.jobs[fact.job_id]
+        state.on_hold.pop(fact.job_id, None)
         state.claims.drop_job(fact.job_id)
 
 
@@ -427,6 +442,8 @@ FOLDS: Mapping[type[Event], Callable[[State, Any], None]] = {
     JobCancelled: _ended,
     JobRejected: _ended,
     JobPriorityChanged: _priority_changed,
+    JobHeld: _held,
+    JobReleased: _released,
     ProfilingPlanned: _round_opened,
     ProfilingAdded: _profiling_added,
     ProfileMeasured: _profile_ended,

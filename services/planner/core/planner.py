@@ -25,7 +25,17 @@ from collections.abc import Mapping
 import msgspec
 
 from schemas.base import Event
-from schemas.events import PlacementRefused, PlanPublished, PolicyChosen, ProfilingPlanned
+from schemas.events import (
+    JobHeld,
+    JobQueued,
+    JobReleased,
+    JobTypeEstimated,
+    PlacementRefused,
+    PlanPublished,
+    PolicyChosen,
+    ProfilingPlanned,
+)
+from schemas.ids import JobId
 from schemas.plans import PlanKind
 from schemas.settings import Settings
 from services.planner.core.candidates import Candidates
@@ -40,7 +50,7 @@ from services.planner.core.publication import (
 )
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State, is_held
+from services.planner.core.state import State, is_held, is_on_hold
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -55,7 +65,7 @@ from services.planner.core.tasks import (
     Unfit,
 )
 from services.planner.core.triggers import CALLS_FOR_NOTHING, is_a_plans_own, trigger_of
-from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, view_of, waiting
+from services.planner.core.viewing import Memo, closed_nodes, idle_gpus, left_on_hold, view_of, waiting
 from services.planner.core.without_estimates import keep_running
 from services.planner.policies.contract.decision import NOTES_MAX, SOONEST_S, Decision, Trigger
 from services.planner.policies.contract.view import View
@@ -85,6 +95,8 @@ class Making(msgspec.Struct, frozen=True, kw_only=True):
     """stream sequence of the last fact in the view"""
     node_facts: int
     """`State.node_facts` when the view was made"""
+    on_hold: tuple[JobId, ...]
+    """see `Frame`"""
     notes: tuple[str, ...]
     unanswered: bool = False
     """whether the estimator did not answer"""
@@ -183,10 +195,22 @@ class Planner:
             case _:
                 pass
         trigger = Trigger.NODE if self._takes_gpus(fact) else trigger_of(fact)
-        if trigger is not None:
+        if trigger is not None and not self._changes_nothing(fact):
             lone = trigger is Trigger.ARRIVAL and not self.state.coming
             at = now if lone else self._schedule.settled(now)
             self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
+
+    def _changes_nothing(self, fact: Event) -> bool:
+        """Whether a plan would be the same without the fact: its job is on hold, or has the same GPUs."""
+        match fact:
+            case JobQueued() | JobTypeEstimated():
+                return is_on_hold(self.state, fact.job_id)
+            case JobHeld():
+                return fact.job_id not in self.state.claims.of_job
+            case JobReleased():
+                return fact.job_id not in self.state.waiting
+            case _:
+                return False
 
     def _takes_gpus(self, fact: Event) -> bool:
         """Whether a round opens with measurements on GPUs that are not idle, and that jobs can leave.
@@ -286,6 +310,8 @@ class Planner:
         """Which kind of plan to make; None: no plan, since it would change nothing."""
         if call is Call.FIRST:
             return PlanKind.FIRST
+        if call is Call.HELP and any(is_on_hold(self.state, one) for one in self.state.claims.of_job):
+            return PlanKind.FIRST
         jobs = [self.state.jobs[job_id] for job_id in waiting(self.state)]
         least = [job.demand[0] for job in jobs if job.held_until <= now]
         if not least:
@@ -331,6 +357,7 @@ class Planner:
             stays_until=stays.until,
             made_from=self.state.seq,
             node_facts=self.state.node_facts,
+            on_hold=left_on_hold(self.state),
             notes=(*self._candidates.notes(self.state.policy), *self._notes),
         )
         self._notes = ()
@@ -391,6 +418,7 @@ class Planner:
             at=now,
             notes=_newest(*making.notes),
             node_facts=making.node_facts,
+            on_hold=making.on_hold,
         )
         return [Publish(published(self.state, frame, decision, self._by_type))]
 

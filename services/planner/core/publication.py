@@ -10,7 +10,7 @@ from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
-from services.planner.core.state import State, is_held
+from services.planner.core.state import State, is_held, is_on_hold
 from services.planner.core.staying import may_stay
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
@@ -37,6 +37,8 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
     node_facts: int = -1
     """`State.node_facts` when the view was made"""
+    on_hold: tuple[JobId, ...] = ()
+    """jobs that were not in the view because they were on hold"""
 
 
 class GpusByType:
@@ -84,7 +86,7 @@ def published(
     held = _held(view, decision)
     wanted = _wanted(state, held, decision)
     choices = _still_possible(state, frame, wanted)
-    left = (*decision.left, *_dropped(wanted, choices), *_held_back(state, view))
+    left = (*decision.left, *_dropped(state, wanted, choices), *_held_back(state, frame))
     used = _gpus((choice.job_id, choice.gang) for choice in choices)
     idle = view.idle_gpus + _gpus((job_id, present.gang) for job_id, present in view.apart.items())
     assert used <= idle, f"{used} GPUs given of {idle}"
@@ -214,8 +216,13 @@ def takes_a_place(state: State, view: View, decision: Decision) -> bool:
 
 
 def _still_possible(state: State, frame: Frame, wanted: Sequence[Choice]) -> Sequence[Choice]:
-    """The choices whose jobs have not ended and whose nodes are usable still, with the GPUs of the view."""
-    choices = [choice for choice in wanted if choice.job_id in state.jobs]
+    """The choices whose nodes are usable still, with the GPUs of the view.
+
+    Those whose jobs have ended, or were put on hold, are left out.
+    """
+    choices = [
+        choice for choice in wanted if choice.job_id in state.jobs and not is_on_hold(state, choice.job_id)
+    ]
     if frame.node_facts == state.node_facts:
         return choices
     return _on_unchanged_nodes(state, frame.view, choices)
@@ -251,27 +258,33 @@ def _is_there(state: State, choice: Choice) -> bool:
     )
 
 
-def _dropped(wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
+def _dropped(state: State, wanted: Sequence[Choice], kept: Sequence[Choice]) -> list[Left]:
     """The choices that are not kept, as jobs left out: a plan mentions every job it was made from."""
     if len(kept) == len(wanted):
         return []
     jobs = {choice.job_id for choice in kept}
     return [
-        Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
+        Left(job_id=choice.job_id, reason=Waiting.HELD)
+        if choice.job_id in state.on_hold
+        else Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
         for choice in wanted
         if choice.job_id not in jobs
     ]
 
 
-def _held_back(state: State, view: View) -> list[Left]:
-    """Jobs that a first plan left out, because the placer refused them several times in a row."""
+def _held_back(state: State, frame: Frame) -> list[Left]:
+    """Jobs that a first plan left out: on hold, or refused by the placer several times in a row."""
+    view = frame.view
     if view.kind is not PlanKind.FIRST:
         return []
     shown = {job.job_id for job in view.jobs} | set(view.apart)
-    return [
+    refused = [
         Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=REFUSED)
         for job_id in state.waiting
-        if is_held(state, job_id, view.at) and job_id not in shown
+        if is_held(state, job_id, view.at) and job_id not in shown and job_id not in frame.on_hold
+    ]
+    return refused + [
+        Left(job_id=job_id, reason=Waiting.HELD) for job_id in frame.on_hold if job_id not in shown
     ]
 
 
@@ -327,7 +340,12 @@ def _left_out(
     most = {types: _most(holders, types) for types in lists}
     return tuple(
         [
-            LeftOut(job_id=job.job_id, reason=job.reason, detail=job.detail, held_by=most[types])
+            LeftOut(
+                job_id=job.job_id,
+                reason=job.reason,
+                detail=job.detail,
+                held_by=() if job.reason is Waiting.HELD else most[types],
+            )
             for job, types in waiting
         ]
     )

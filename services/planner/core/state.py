@@ -19,6 +19,7 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """An unfinished job; it is forgotten when it ends."""
 
     submitted_at: float
+    """later by the seconds for which it waited on hold"""
     demand: tuple[int, ...]
     samples: float
     priority: float
@@ -89,6 +90,8 @@ class State(msgspec.Struct, kw_only=True):
     """jobs on their way to the queue"""
     waiting: dict[JobId, None] = {}
     """jobs in the queue, those with a planned placement too"""
+    on_hold: dict[JobId, float] = {}
+    """jobs on hold, each with the seconds that it had waited until then"""
     nodes: dict[NodeId, KnownNode] = {}
     node_facts: int = 0
     """number of facts so far that changed the nodes"""
@@ -129,7 +132,7 @@ def jobs_coming(state: State) -> int:
     return sum(
         job.status is not JobState.SUBMITTED
         or not open_types.isdisjoint(frozenset(job.types_named or open_types) - job.types_failed)
-        for job in (state.jobs[job_id] for job_id in state.coming)
+        for job in (state.jobs[job_id] for job_id in state.coming if job_id not in state.on_hold)
     )
 
 
@@ -137,6 +140,23 @@ def is_held(state: State, job_id: JobId, at: float) -> bool:
     """Whether the job waits and is not planned yet, because the placer refused it several times in a row."""
     held = state.jobs[job_id].held_until > at and job_id in state.waiting
     return held and job_id not in state.claims.of_job
+
+
+def is_on_hold(state: State, job_id: JobId) -> bool:
+    """Whether plans give the job no GPUs because it is on hold.
+
+    One that is not preemptible keeps its GPUs once it has them.
+    """
+    if job_id not in state.on_hold:
+        return False
+    job = state.jobs[job_id]
+    return job.preemptible or (job.running is None and job.ordered_at is None)
+
+
+def waited_s(job: TrackedJob, at: float) -> float:
+    """Seconds since its submission in which the job did not run."""
+    running_s = at - job.running_since if job.running is not None else 0.0
+    return max(at - job.submitted_at - job.held_s - running_s, 0.0)
 
 
 def stands_by(state: State, job_id: JobId, gang: Gang) -> bool:

@@ -10,8 +10,9 @@ there are two limits, a minimum and a budget:
   of usable nodes, at any time; while there are none, the ones before count on.
 
 Neither limit applies to copies of a job, since copies are merged in any case. Neither holds a job on a node
-that is lost or drains, and the budget does not pay for its move. The budget does not hold a job on a node
-with more GPUs claimed than it has, as by measurements. A job on a closed node (see `leaving`) stays there.
+that is lost or drains, or a job on hold, and the budget does not pay for its move. The budget does not hold a
+job on a node with more GPUs claimed than it has, as by measurements. A job on a closed node (see `leaving`)
+stays there.
 
 If one job of a rota stays, all do: it holds all GPUs of the rota, so that moving the others frees none.
 """
@@ -27,7 +28,7 @@ from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.restart_times import SWITCH_S
-from services.planner.core.state import State, TrackedJob, stands_by, types_of
+from services.planner.core.state import State, TrackedJob, is_on_hold, stands_by, types_of
 from shared.domain import gangs, in_turns
 from shared.domain.sums import plain_sum
 
@@ -128,9 +129,9 @@ def _spent(state: State, plan: PlanPublished, settings: Settings) -> float:
 
 
 def _goes_on(state: State, job_id: JobId, job: TrackedJob) -> bool:
-    """Whether the job would run on if plans left it alone: it has its whole gang, on usable nodes."""
+    """Whether the job would run on if plans left it alone: not on hold, its whole gang on usable nodes."""
     placement = state.claims.placement_of(job_id)
-    if placement is None or placement.placement_id != job.placement:
+    if placement is None or placement.placement_id != job.placement or is_on_hold(state, job_id):
         return False
     return placement.placement_id not in state.claims.broken and _on_usable_nodes(state, placement)
 
@@ -148,12 +149,14 @@ def _move_s(state: State, job_id: JobId, job: TrackedJob, to: Gang | None, setti
 
 
 def may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
-    """Whether the job holds its GPUs or starts on them, complete and on usable nodes."""
+    """Whether the job holds its GPUs or starts on them, complete and on usable nodes, and is not on hold."""
     runs = job.running is not None and (
         job.running == placement.gang or gangs.retimes(job.running, placement.gang)
     )
     starts = job.running is None and job.ordered_at is not None
     if placement.placement_id in state.claims.broken or not (runs or starts):
+        return False
+    if is_on_hold(state, placement.job_id):
         return False
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return False

@@ -11,7 +11,15 @@ from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.leaving import NONE, closed
 from services.planner.core.restart_times import Restart
-from services.planner.core.state import State, TrackedJob, is_held, jobs_coming, shares_of
+from services.planner.core.state import (
+    State,
+    TrackedJob,
+    is_held,
+    is_on_hold,
+    jobs_coming,
+    shares_of,
+    waited_s,
+)
 from services.planner.policies.contract.view import Present, View, ViewJob, ViewNode, reduced
 from services.planner.solver.effort import Effort
 from shared.domain import gangs, in_turns
@@ -118,7 +126,7 @@ def view_of(
         nodes=nodes,
         jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying, warm)),
         apart={job_id: _at(placement) for job_id, placement in apart.items()},
-        jobs_present=len(state.jobs),
+        jobs_present=len(state.jobs) - len(state.on_hold),
         jobs_coming=jobs_coming(state),
         effort=effort,
         restart_s=restart_s,
@@ -222,13 +230,25 @@ def _restarts_s(
 
 
 def plannable(state: State) -> list[JobId]:
-    return [job_id for job_id, job in state.jobs.items() if job.status in PLANNABLE]
+    found = [job_id for job_id, job in state.jobs.items() if job.status in PLANNABLE]
+    return [job_id for job_id in found if not is_on_hold(state, job_id)] if state.on_hold else found
+
+
+def left_on_hold(state: State) -> tuple[JobId, ...]:
+    """The jobs that could be planned if they were not on hold."""
+    return tuple(
+        [
+            job_id
+            for job_id in state.on_hold
+            if state.jobs[job_id].status in PLANNABLE and is_on_hold(state, job_id)
+        ]
+    )
 
 
 def waiting(state: State) -> list[JobId]:
-    """Jobs without GPUs and without a promise of any."""
-    placed = state.claims.of_job
-    return [job_id for job_id in state.waiting if job_id not in placed]
+    """Jobs without GPUs and without a promise of any, that are not on hold."""
+    placed, on_hold = state.claims.of_job, state.on_hold
+    return [job_id for job_id in state.waiting if job_id not in placed and job_id not in on_hold]
 
 
 def idle_gpus(state: State, memo: Memo | None = None, closed: frozenset[NodeId] = frozenset()) -> int:
@@ -301,13 +321,14 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
         or base.received_s is not job.received_s
         or base.unfit is not job.unfit
         or base.priority != max(job.priority, LEAST_PRIORITY)
+        or base.submitted_at != job.submitted_at
     ):
         base = memo.jobs[job_id] = _lasting(job_id, job, memo)
     placement_id, running = state.claims.of_job.get(job_id), job.running
     if running is None:
         return msgspec.structs.replace(
             base,
-            wait_s=max(at - job.submitted_at - job.held_s, 0.0),
+            wait_s=waited_s(job, at),
             samples_done=min(job.samples_done, job.samples),
             present=None if placement_id is None else _place(state, job, placement_id, memo).present,
         )
@@ -318,7 +339,7 @@ def _job(state: State, job_id: JobId, job: TrackedJob, at: float, memo: Memo) ->
     stretch_s = at - job.running_since
     return msgspec.structs.replace(
         base,
-        wait_s=max(at - job.submitted_at - job.held_s - stretch_s, 0.0),
+        wait_s=waited_s(job, at),
         attained_gpu_s=job.attained_gpu_s + stretch_s * gpus,
         received_s=_received(job, shares, stretch_s),
         samples_done=min(job.samples_done + job.ahead + speed * (at - job.ahead_at), job.samples),

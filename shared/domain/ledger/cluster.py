@@ -45,7 +45,7 @@ from shared.domain.tally import WELL, Tally
 
 REFUSED = "refused"
 """the reason of a job whose placement the placer refused"""
-NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE})
+NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE, Waiting.HELD})
 """reasons for waiting that more idle GPUs would not remove"""
 
 NODES_KEPT = 256

@@ -9,11 +9,13 @@ from schemas.events import (
     JobCompleted,
     JobEvent,
     JobFailed,
+    JobHeld,
     JobPreempted,
     JobPriorityChanged,
     JobProfiled,
     JobQueued,
     JobRejected,
+    JobReleased,
     JobStarted,
     JobSubmitted,
     JobTypeEstimated,
@@ -21,7 +23,7 @@ from schemas.events import (
 )
 from schemas.ids import PlacementId
 from shared.domain import gangs
-from shared.domain.ledger.records import Broken, JobRecord, Ledger, Run, RunSums
+from shared.domain.ledger.records import Broken, Hold, JobRecord, Ledger, Run, RunSums
 from shared.domain.states import IllegalMove, JobState, next_state
 from shared.domain.tally import Leader, Tally
 
@@ -68,11 +70,30 @@ def enter_type(ledger: Ledger, fact: JobTypeEstimated) -> None:
 
 
 def change_priority(ledger: Ledger, fact: JobPriorityChanged) -> None:
+    if record := _open(ledger, fact):
+        record.spec = msgspec.structs.replace(record.spec, priority=fact.priority)
+
+
+def hold(ledger: Ledger, fact: JobHeld) -> None:
+    record = _open(ledger, fact)
+    if record is not None and record.hold is None:
+        record.hold = Hold(at=fact.at, by=fact.by, wait_s=record.wait_s(fact.at))
+
+
+def release(ledger: Ledger, fact: JobReleased) -> None:
+    record = _open(ledger, fact)
+    if record is not None and record.hold is not None:
+        before_s, record.hold = record.hold.wait_s, None
+        record.on_hold_s += max(record.wait_s(fact.at) - before_s, 0.0)
+
+
+def _open(ledger: Ledger, fact: JobEvent) -> JobRecord | None:
+    """The job, which stays in its state; None if it is unknown or has ended."""
     record = ledger.jobs.get(fact.job_id)
     if record is None or record.ended:
         ledger.void += 1
-    else:
-        record.spec = msgspec.structs.replace(record.spec, priority=fact.priority)
+        return None
+    return record
 
 
 def start(ledger: Ledger, fact: JobStarted) -> None:

@@ -120,6 +120,14 @@ class RunSums(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.share_max = max(self.share_max, more.share_max)
 
 
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    at: float
+    by: str
+    """as in `JobHeld`"""
+    wait_s: float
+    """the job's waiting time until then"""
+
+
 class JobRecord(msgspec.Struct, kw_only=True):
     job_id: JobId
     spec: JobSpec
@@ -169,6 +177,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
     """samples in its newest checkpoint when it was last interrupted"""
     checkpoints: int = 0
     """checkpoints written so far"""
+    hold: Hold | None = None
+    """None: it is not on hold; a job that ended on hold keeps it"""
+    on_hold_s: float = 0.0
+    """seconds for which it waited on hold, until its last release"""
 
     @property
     def ended(self) -> bool:
@@ -191,9 +203,14 @@ class JobRecord(msgspec.Struct, kw_only=True):
         return self.run_s + (max(now - run.started_at, 0.0) if run else 0.0)
 
     def wait_s(self, now: float) -> float:
-        """Seconds from its submission to its end in which it did not run; its profiling and starts count."""
+        """Seconds from its submission to its end in which it did not run; its profiling and starts count.
+
+        On hold it does not wait.
+        """
+        if self.hold is not None:
+            return self.hold.wait_s
         until = now if self.ended_at is None else self.ended_at
-        return max(until - self.submitted_at - self.running_s(until), 0.0)
+        return max(until - self.submitted_at - self.on_hold_s - self.running_s(until), 0.0)
 
 
 class WorkerRecord(msgspec.Struct, kw_only=True):

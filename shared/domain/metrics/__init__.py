@@ -6,7 +6,7 @@
 | ttd_s                   | s       | makespan, if all jobs were submitted before any started; else None    |
 | jct_s_mean …_max        | s       | completion − submission: mean, p50, p95, p99, max                     |
 | weighted_jct_s          | s       | Σ last priority · JCT of the completed jobs (Hare)                    |
-| wt_s_mean               | s       | waiting time: not running, profiling and starts included              |
+| wt_s_mean               | s       | waiting time: neither running nor on hold; profiling and starts count |
 | lr_mean, lr_max         | 1       | latency ratio, wait / age (Hops eq. 8)                                |
 | raqlr                   | 1       | mean latency ratio of the jobs that ended in the last 4 h (eq. 7)     |
 | fragments_mean          | GPUs    | idle GPUs after a plan that left out a job that could run, else 0:    |

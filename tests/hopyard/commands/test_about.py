@@ -215,9 +215,9 @@ def test_every_figure_is_measured_with_the_options_that_it_takes(
 
 
 COMMANDS = (
-    "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "priority", "nodes", "node drain",
-    "node restore", "events", "logs", "policy show", "policy set", "diag", "config show", "simulate",
-    "scenarios", "bench", "version",
+    "demo", "up", "replay", "submit", "ps", "show", "why", "cancel", "priority", "hold", "release",
+    "nodes", "node drain", "node restore", "events", "logs", "policy show", "policy set",
+    "diag", "config show", "simulate", "scenarios", "bench", "version",
 )  # fmt: skip
 
 

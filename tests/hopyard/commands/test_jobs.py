@@ -13,6 +13,8 @@ from schemas.ids import JobId, NodeId
 from schemas.placement import Gang
 from schemas.views import (
     Cancelled,
+    HoldView,
+    JobHold,
     JobPage,
     JobPriority,
     NodeDrain,
@@ -44,6 +46,8 @@ def test_submit_prints_the_jobs_id(hopyard: Hopyard, api: CannedApi, job_file: P
             "PUT /v1/jobs/job-1/priority",
             JobPriority(job_id=JobId("job-1"), priority=4.0),
         ),
+        (("hold", "job-1"), "POST /v1/jobs/job-1/hold", JobHold(job_id=JobId("job-1"), held=True)),
+        (("release", "job-1"), "DELETE /v1/jobs/job-1/hold", JobHold(job_id=JobId("job-1"), held=False)),
         (("node", "drain", "a"), "POST /v1/nodes/a/drain", NodeDrain(node_id=NodeId("a"), draining=True)),
         (
             ("node", "restore", "a"),
@@ -247,6 +251,14 @@ def test_why_names_the_services_that_are_away(hopyard: Hopyard, api: CannedApi) 
 def test_a_strange_job_id_stays_one_part_of_the_address(hopyard: Hopyard, api: CannedApi) -> None:
     assert hopyard("show", "../nodes", "--api", api.url).code == 1
     assert api.requests[0][0] == "GET /v1/jobs/../nodes"
+
+
+def test_lists_say_who_holds_a_job(hopyard: Hopyard, api: CannedApi) -> None:
+    view = job_view(state="queued", hold=HoldView(at=5.0, by="ada"))
+    api.says("GET /v1/jobs/job-1", view)
+    api.says("GET /v1/jobs", JobPage(jobs=(view,)))
+    assert "on hold by ada" in hopyard("ps", "--api", api.url).out
+    assert re.search(r"on hold +since .* by ada", hopyard("show", "job-1", "--api", api.url).out)
 
 
 def test_cancel_withdraws(hopyard: Hopyard, api: CannedApi) -> None:

@@ -8,8 +8,10 @@ import pytest
 from schemas.codec import decode_fact, encode
 from schemas.events import (
     JobCancelled,
+    JobHeld,
     JobPriorityChanged,
     JobProfiled,
+    JobReleased,
     JobSubmitted,
     NodeDrained,
     NodeLost,
@@ -22,6 +24,7 @@ from schemas.jobs import Checkpoint
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    JobHold,
     JobPriority,
     JobView,
     NodeDrain,
@@ -36,6 +39,7 @@ from services.admission.questions import (
     Cancel,
     RemoveNode,
     SetDrain,
+    SetHold,
     SetPolicy,
     SetPriority,
     ShowFresh,
@@ -46,7 +50,15 @@ from services.admission.questions import (
 from services.admission.state import AdmissionState
 from shared.domain.core import Asked, Reply
 from shared.domain.demand import job_spec
-from tests.services.admission.admission_world import Driver, job_file, joined, node, spec, submitted
+from tests.services.admission.admission_world import (
+    Driver,
+    job_facts,
+    job_file,
+    joined,
+    node,
+    spec,
+    submitted,
+)
 
 
 def problem(reply: object) -> Problem:
@@ -297,6 +309,32 @@ def test_the_priority_of_a_job_is_changed_until_it_has_ended() -> None:
     driver.ask(cancel(job_id))
     refused = problem(driver.ask(SetPriority(job_id=job_id, priority=1.0)))
     assert (refused.status, refused.detail) == (409, f"job {job_id} has ended already: it is cancelled")
+
+
+def test_a_job_is_held_and_released_as_often_as_one_asks() -> None:
+    driver = Driver()
+    job_id = driver.submit_id()
+    for _ in range(2):
+        assert driver.ask(SetHold(job_id=job_id, held=True)) == JobHold(job_id=job_id, held=True)
+    for _ in range(2):
+        assert driver.ask(SetHold(job_id=job_id, held=False)) == JobHold(job_id=job_id, held=False)
+    assert [type(fact) for fact in driver.published[1:]] == [JobHeld, JobHeld, JobReleased, JobReleased]
+    driver.ask(cancel(job_id))
+    for wanted in (True, False):
+        assert problem(driver.ask(SetHold(job_id=job_id, held=wanted))).status == 409
+
+
+def test_a_job_that_keeps_its_gpus_to_its_end_is_held_only_while_it_waits() -> None:
+    driver = Driver()
+    facts = job_facts()
+    fixed = msgspec.structs.replace(spec(), preemptible=False)
+    driver.fold(msgspec.structs.replace(submitted(), spec=fixed), *facts[1:3])
+    hold = SetHold(job_id=JobId("train-1"), held=True)
+    assert isinstance(driver.ask(hold), JobHold)
+    driver.fold(facts[3])
+    refused = problem(driver.ask(hold))
+    assert (refused.status, "is not preemptible" in refused.detail) == (409, True)
+    assert isinstance(driver.ask(SetHold(job_id=JobId("train-1"), held=False)), JobHold)
 
 
 def test_a_fresh_job_can_be_shown_in_flight_and_after() -> None:

@@ -20,7 +20,7 @@ from schemas.questions import (
     ShowJob,
     ShowStatus,
 )
-from schemas.views import JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
+from schemas.views import HoldView, JobPage, JobSorting, JobView, NodePage, StatusView, WhyView
 from shared.domain.ledger import ledger_of
 from shared.domain.metrics import summary
 from tests.fact_builders import (
@@ -32,6 +32,7 @@ from tests.fact_builders import (
     completed,
     config,
     failed,
+    held,
     in_queue,
     joined,
     left_out,
@@ -42,6 +43,7 @@ from tests.fact_builders import (
     preempted,
     profile_run,
     profiled,
+    released,
     start_ordered,
     started,
     submitted,
@@ -300,6 +302,20 @@ def test_a_job_that_names_a_type_without_a_node_says_that_it_waits_for_one(besid
 
 def test_a_job_under_measurement_says_where() -> None:
     assert why(joined(), submitted(), opened(profile_run())).detail == "it is being measured on v100 (node-1)"
+
+
+def test_a_job_on_hold_says_since_when_and_by_whom() -> None:
+    by_ada = msgspec.structs.replace(held(at=5), by="ada/12ab")
+    view = why(joined(), *in_queue(), by_ada, plan(at=7), now=9.0)
+    assert (view.reason, view.detail, view.since, view.wait_s) == (Waiting.HELD, "by ada", 5.0, 5.0)
+    assert view.hold == HoldView(at=5.0, by="ada")
+    assert why(*in_queue(), held(at=5)).detail == ""
+    runs = why(joined(), *in_queue(), started(at=3), held(at=5))
+    assert (runs.reason, runs.detail) == ("running", "it runs on node-1 (1 GPU); it is on hold")
+    stopped = why(joined(), *in_queue(), started(at=3), held(at=5), preempted(at=8))
+    assert (stopped.reason, stopped.since) == (Waiting.HELD, 8.0)
+    assert why(joined(), *in_queue(), held(at=5), released(at=6)).hold is None
+    assert why(joined(), *in_queue(), held(at=5), cancelled(at=6)).hold is None
 
 
 def test_a_job_that_could_not_be_measured_says_where_and_why() -> None:

@@ -17,7 +17,7 @@ from schemas.events import (
 from schemas.ids import GpuType, JobId, NodeId, PlacementId, PlanId
 from schemas.jobs import JobSpec, Workload
 from schemas.placement import Forked, Gang, Lockstep
-from schemas.plans import Layer, Measures, Placement, PlanKind, Stage, Standing
+from schemas.plans import Layer, LeftOut, Measures, Placement, PlanKind, Stage, Standing
 from services.placer.core import Placer
 from shared.domain import gangs
 from shared.domain.core import Effects, Publish
@@ -64,10 +64,12 @@ class Bench:
         token: int = 1,
         at: float = 10.0,
         standings: Mapping[JobId, Standing] | None = None,
+        left_out: tuple[LeftOut, ...] = (),
     ) -> list[Event]:
         self.plans += 1
         made = plan(f"plan-{self.plans}", placements, kind=kind, token=token, at=at)
-        return self.tell(msgspec.structs.replace(made, measures=MEASURES, standings=dict(standings or {})))
+        explained = msgspec.structs.replace(made, measures=MEASURES, standings=dict(standings or {}))
+        return self.tell(msgspec.structs.replace(explained, left_out=left_out))
 
     def start(self, placement: Placement) -> list[Event]:
         """Plan it and let every worker come up."""

@@ -1,5 +1,6 @@
 """For whom a placement was ended, and what that was worth."""
 
+from hopyard.show.causes import cause_text
 from schemas.events import (
     JobPreempted,
     NodeDrained,
@@ -10,7 +11,7 @@ from schemas.events import (
     ProfilingPlanned,
 )
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
-from schemas.plans import Beneficiary, Cause, PlanKind, Standing
+from schemas.plans import Beneficiary, Cause, LeftOut, PlanKind, Standing, Waiting
 from tests.services.placer.placer_bench import JOB, MEASURES, OTHER, A, B, Bench, place
 from tests.services.placer.test_core import only
 
@@ -37,6 +38,16 @@ def test_a_preemption_names_the_jobs_it_serves_with_their_standings() -> None:
         measures=MEASURES,
         standing=mine,
     )
+
+
+def test_a_job_on_hold_was_not_stopped_for_others() -> None:
+    bench = running()
+    left = LeftOut(job_id=JOB, reason=Waiting.HELD, held_by=())
+    bench.plan(place("p2", OTHER, a=3), left_out=(left,))
+    cause = cause_of_its_end(bench)
+    assert cause is not None
+    assert cause.held
+    assert cause_text("plan", cause) == "since it was put on hold (plan-2)"
 
 
 def test_a_job_that_gets_another_place_was_moved() -> None:

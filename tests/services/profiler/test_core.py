@@ -9,14 +9,17 @@ from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.events import (
+    JobHeld,
     JobProfiled,
     JobRejected,
+    JobReleased,
     NodeDrained,
     NodeReturned,
     Outcome,
     PlacementRefused,
     ProfileFailed,
     ProfileRun,
+    ProfilingAdded,
     ProfilingPlanned,
 )
 from schemas.ids import GpuType, JobId, NodeId, PlanId
@@ -68,6 +71,15 @@ def test_a_new_job_is_measured_on_every_type_at_once() -> None:
         ("A", "a0"),
         ("B", "b0"),
     ]
+
+
+def test_a_job_on_hold_is_measured_once_it_is_released() -> None:
+    job = JobId("j1")
+    driver = Driver(at_once=True).tell(joined("a0", "A"), submitted("j1"), JobHeld(at=0.0, job_id=job))
+    driver.until(2.5 * ROUND_S)
+    assert not any(opened.runs for opened in driver.all(ProfilingPlanned))
+    driver.tell(JobReleased(at=2.5 * ROUND_S, job_id=job))
+    assert [run.job_id for added in driver.all(ProfilingAdded) for run in added.runs] == ["j1"]
 
 
 def test_a_job_is_profiled_once_its_last_type_is_measured() -> None:

@@ -5,7 +5,8 @@ import pytest
 
 from schemas.base import Event
 from schemas.events import Outcome, PreemptReason
-from schemas.plans import Layer
+from schemas.ids import JobId
+from schemas.plans import Layer, LeftOut, Waiting
 from shared.domain.ledger import Ledger, fold, forget_jobs, ledger_of
 from shared.domain.ledger.records import JobRecord
 from shared.domain.states import JobState
@@ -16,6 +17,7 @@ from tests.fact_builders import (
     completed,
     config,
     failed,
+    held,
     in_queue,
     joined,
     lost,
@@ -25,6 +27,7 @@ from tests.fact_builders import (
     priority_changed,
     profiled,
     queued,
+    released,
     start_ordered,
     started,
     stop_ordered,
@@ -84,6 +87,26 @@ def test_a_job_has_the_priority_that_was_set_last_until_it_ends() -> None:
     assert (record.spec.priority, record.state, record.since) == (7.0, JobState.RUNNING, 10.0)
     ended = ledger_of([*facts, completed(at=50), priority_changed(at=60)])
     assert (ended.jobs[JOB].spec.priority, ended.void) == (7.0, 1)
+
+
+def test_a_job_on_hold_does_not_wait() -> None:
+    facts = [*in_queue(), held(at=10), held(at=20), released(at=40), released(at=45)]
+    assert job(*facts[:-2]).wait_s(now=30) == 10
+    assert job(*facts).wait_s(now=50) == 20
+    assert job(*facts, started(at=60), held(at=70), preempted(at=80)).wait_s(now=90) == 30
+    assert job(*facts, started(at=60), held(at=70), preempted(at=80), released(at=95)).wait_s(now=100) == 35
+    assert job(*facts, held(at=60), cancelled(at=90)).wait_s(now=99) == 30
+
+
+def test_a_hold_of_a_job_that_has_ended_is_void() -> None:
+    ledger = ledger_of([*in_queue(), cancelled(at=5), held(at=6), released(at=7)])
+    assert (ledger.jobs[JOB].hold, ledger.void) == (None, 2)
+
+
+def test_idle_gpus_beside_jobs_on_hold_are_no_fragments() -> None:
+    left = LeftOut(job_id=JobId(JOB), reason=Waiting.HELD, held_by=())
+    made = msgspec.structs.replace(plan(), left_out=(left,), idle_gpus=4)
+    assert ledger_of([*in_queue(), made]).plans[-1].fragments == 0
 
 
 def test_the_first_terminal_fact_wins() -> None:

@@ -55,6 +55,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 
     job_id: JobId
     submitted_at: float
+    """later by the seconds for which it waited on hold"""
     demand: tuple[int, ...]
     """R: the GPU counts that it can run with, ascending"""
     gpu_types: tuple[GpuType, ...]
@@ -66,7 +67,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float
     """expected running time without waiting (Hops eq. 9)"""
     wait_s: float
-    """seconds since its submission in which it did not run; its profiling and starts count"""
+    """seconds since its submission in which it neither ran nor was on hold; its profiling and starts count"""
     attained_gpu_s: float
     """GPU-seconds held so far"""
     received_s: dict[GpuType, float]
@@ -125,7 +126,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[ViewNode, ...]
     jobs: tuple[ViewJob, ...]
     jobs_present: int
-    """unfinished jobs in the cluster, whether they are in `jobs` or not"""
+    """unfinished jobs in the cluster, whether they are in `jobs` or not; without those on hold, which are in
+    no view"""
     jobs_coming: int = 0
     """those of them that are still measured or estimated, and so in no view; without those for which no node
     is open of a GPU type on which they may run"""

@@ -261,6 +261,8 @@ async def test_the_monitor_explains_why_a_job_waits() -> None:
         ("GET", "/v1/jobs/nobody-1"),
         ("GET", "/v1/jobs/nobody-1/why"),
         ("DELETE", "/v1/jobs/nobody-1"),
+        ("POST", "/v1/jobs/nobody-1/hold"),
+        ("DELETE", "/v1/jobs/nobody-1/hold"),
         ("POST", "/v1/nodes/nowhere/drain"),
         ("DELETE", "/v1/nodes/nowhere/drain"),
         ("DELETE", "/v1/nodes/nowhere"),
@@ -312,6 +314,16 @@ async def test_the_priority_of_a_job_is_what_a_job_file_may_say() -> None:
             assert (await refused(api, "PUT", path, 422, wrong)).title == "Invalid"
         await refused(api, "PUT", "/v1/jobs/nobody-1/priority", 404, {"priority": 2})
         assert len(api.driver.published) == 2
+
+
+async def test_a_job_is_held_and_released() -> None:
+    async with serving() as api:
+        await api.submit("k")
+        path = "/v1/jobs/train-1/hold"
+        assert await api.body("POST", path, 202) == {"job_id": "train-1", "held": True}
+        assert await api.body("DELETE", path, 202) == {"job_id": "train-1", "held": False}
+        await api.body("DELETE", "/v1/jobs/train-1", 202)
+        await refused(api, "POST", path, 409)
 
 
 async def test_page_tokens_of_job_lists_are_opaque() -> None:

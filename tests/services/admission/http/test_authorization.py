@@ -13,7 +13,9 @@ from structlog.testing import capture_logs
 from schemas.base import Message
 from schemas.events import (
     JobCancelled,
+    JobHeld,
     JobPriorityChanged,
+    JobReleased,
     JobSubmitted,
     NodeDrained,
     NodeLost,
@@ -111,7 +113,11 @@ async def test_a_submitter_controls_only_its_own_jobs(tmp_path: Path) -> None:
         assert problem["field"] == "$.user"
         await api.call("DELETE", f"/v1/jobs/{job}", 403, headers=bob)
         await api.call("PUT", f"/v1/jobs/{job}/priority", 403, json={"priority": 2}, headers=bob)
+        for method in ("POST", "DELETE"):
+            await api.call(method, f"/v1/jobs/{job}/hold", 403, headers=bob)
         assert len(api.driver.published) == 1
+        for method in ("POST", "DELETE"):
+            await api.call(method, f"/v1/jobs/{job}/hold", 202, headers=ada)
         await api.call("PUT", f"/v1/jobs/{job}/priority", 202, json={"priority": 2}, headers=ada)
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=ada)
 
@@ -239,6 +245,8 @@ async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) 
         olga, by = shown(token), f"olga/{token.split('_')[1]}"
         job = (await api.call("POST", "/v1/jobs", 201, json=job_body(), headers=olga))[0]["job_id"]
         await api.call("PUT", f"/v1/jobs/{job}/priority", 202, json={"priority": 2}, headers=olga)
+        await api.call("POST", f"/v1/jobs/{job}/hold", 202, headers=olga)
+        await api.call("DELETE", f"/v1/jobs/{job}/hold", 202, headers=olga)
         await api.call("DELETE", f"/v1/jobs/{job}", 202, headers=olga)
         await api.call("POST", "/v1/nodes/n-0/drain", 202, headers=olga)
         await api.call("DELETE", "/v1/nodes/n-0/drain", 202, headers=olga)
@@ -246,7 +254,7 @@ async def test_every_change_records_its_author_in_the_event_log(tmp_path: Path) 
         await api.call("DELETE", "/v1/nodes/n-0", 202, headers=olga)
         await api.call("PUT", "/v1/policy", 200, json={"policy": "fifo"}, headers=olga)
         made = api.driver.published
-        of_jobs = [JobSubmitted, JobPriorityChanged, JobCancelled]
+        of_jobs = [JobSubmitted, JobPriorityChanged, JobHeld, JobReleased, JobCancelled]
         kinds = [*of_jobs, NodeDrained, NodeRestored, NodeRemoved, PolicyChosen]
         assert [type(fact) for fact in made] == kinds
         assert {getattr(fact, "by", None) for fact in made} == {by}

@@ -13,11 +13,13 @@ from services.planner.policies.contract.estimates import Estimated
 from tests.fact_builders import (
     completed,
     config,
+    held,
     in_queue,
     joined,
     opened,
     profiled,
     queued,
+    released,
     submitted,
     worker_stopped,
 )
@@ -45,6 +47,55 @@ def test_a_fragment_plan_leaves_running_jobs_alone() -> None:
     stage.tell(*in_queue("second", at=20.0, demand=(8,)))
     stage.until(100.0)
     assert kinds(stage) == [PlanKind.FIRST]
+
+
+def test_a_job_on_hold_is_left_out_until_it_is_released() -> None:
+    stage = two_jobs()
+    stage.tell(submitted("second", at=20.0, demand=(2, 4)), held("second", at=20.0))
+    stage.tell(profiled("second", at=20.0), queued("second", at=20.0))
+    stage.until(350.0)
+    assert kinds(stage) == [PlanKind.FIRST]
+    stage.tell(opened(at=360.0, number=1))
+    assert places(stage.plan) == {"first": config(node_1=4)}
+    assert [(left.job_id, left.reason, left.held_by) for left in stage.plan.left_out] == [
+        ("second", Waiting.HELD, ())
+    ]
+    stage.tell(released("second", at=400.0))
+    assert (stage.plan.at, places(stage.plan)) == (400.0, {"second": config(node_1=4)})
+
+
+def test_a_first_plan_leaves_out_a_running_job_on_hold() -> None:
+    stage = two_jobs()
+    stage.tell(held("first", at=20.0))
+    stage.until(350.0)
+    assert kinds(stage) == [PlanKind.FIRST]
+    stage.tell(*in_queue("second", at=355.0, demand=(8,)), opened(at=360.0, number=1))
+    assert places(stage.plan) == {"second": config(node_1=8)}
+    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.HELD)]
+
+
+def test_a_job_that_is_not_preemptible_keeps_its_place_though_it_is_on_hold() -> None:
+    stage = cluster(*in_queue("first", demand=(4,), preemptible=False), opened())
+    carried_out(stage, stage.plan)
+    stage.tell(held("first", at=20.0), opened(at=360.0, number=1))
+    assert places(stage.plan) == {"first": config(node_1=4)}
+
+
+def test_a_job_that_is_put_on_hold_while_a_plan_is_made_is_not_in_it() -> None:
+    stage = two_jobs()
+    stage.work_s = 5.0
+    stage.tell(*in_queue("second", at=20.0, demand=(2, 4)), held("second", at=21.0))
+    stage.until(30.0)
+    assert (places(stage.plan), [left.reason for left in stage.plan.left_out]) == ({}, [Waiting.HELD])
+
+
+def test_a_first_plan_mentions_a_job_that_is_released_while_it_is_made() -> None:
+    stage = two_jobs()
+    stage.tell(*in_queue("second", at=20.0, demand=(8,)), held("second", at=21.0))
+    stage.work_s = 5.0
+    stage.tell(opened(at=360.0, number=1), released("second", at=361.0))
+    stage.until(366.0)
+    assert [left.job_id for left in stage.plan.left_out] == ["second"]
 
 
 def test_gpus_that_come_free_are_planned_again() -> None:

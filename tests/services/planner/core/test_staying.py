@@ -12,6 +12,7 @@ from services.planner.policies.registry import names
 from tests.fact_builders import (
     NODE,
     config,
+    held,
     in_queue,
     joined,
     lost,
@@ -131,6 +132,18 @@ def test_a_job_runs_its_minimum_and_a_plan_is_made_when_it_has() -> None:
     assert holder(stage) == ["job-1"]
     stage.until(20.0 + 4 * 19.0 + 0.1)
     assert holder(stage) == ["short"]
+
+
+@pytest.mark.parametrize("limits", [{"minimum_run_restarts": 9.0}, {"restart_share_max": 0.001}])
+def test_a_job_on_hold_stops_whatever_it_ran_and_costs_the_budget_nothing(limits: dict[str, float]) -> None:
+    stage = one_that_runs(msgspec.structs.replace(SRTF, **limits))
+    stage.core.state.moves_from = before = 20.0 + 190.0
+    stage.tell(held("job-1", at=21.0))
+    stage.until(25.0)
+    assert (holder(stage), stage.plan.kind) == ([], PlanKind.FIRST)
+    assert stage.core.state.moves_from == before
+    stage.until(300.0)
+    assert len(stage.plans) == 2
 
 
 def test_a_drained_node_keeps_no_job() -> None:

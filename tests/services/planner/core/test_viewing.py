@@ -21,6 +21,7 @@ from tests.fact_builders import (
     a_spec,
     completed,
     config,
+    held,
     in_queue,
     joined,
     lost,
@@ -32,6 +33,7 @@ from tests.fact_builders import (
     profile_run,
     profiled,
     queued,
+    released,
     returned,
     start_ordered,
     started,
@@ -59,9 +61,9 @@ def a_life(job_id: str, node_id: str, gpus: int) -> list[list[Event]]:
             start_ordered(job_id, at=12.0 + gpus, place=place, node_id=node_id),
             started(job_id, at=20.0, place=place, on=on),
         ],
-        [priority_changed(job_id, at=25.0, priority=float(gpus))],
+        [priority_changed(job_id, at=25.0, priority=float(gpus)), held(job_id, at=25.0)],
         [preempted(job_id, at=30.0, place=place, samples_done=10.0)],
-        [worker_stopped(job_id, place=place, node_id=node_id)],
+        [worker_stopped(job_id, place=place, node_id=node_id), released(job_id, at=35.0)],
         [completed(job_id, at=40.0, place=place)],
     ]
 
@@ -141,6 +143,18 @@ def test_a_changed_priority_is_seen_at_once() -> None:
         fold(state, priority_changed("job-1", priority=priority))
         found += [one.priority for one in seen(state, PlanKind.FIRST, memo).jobs]
     assert found == [3.0, 5.0, LEAST_PRIORITY]
+
+
+def test_a_job_is_younger_by_the_time_for_which_it_waited_on_hold() -> None:
+    state, memo = State(), Memo()
+    facts = [joined(NODES[0], gpus=4), *in_queue("job-1"), held("job-1", at=10.0)]
+    for fact in facts:
+        fold(state, fact)
+    assert (seen(state, PlanKind.FIRST, memo).jobs, seen(state, PlanKind.FIRST, memo).jobs_present) == ((), 0)
+    for fact in (held("job-1", at=20.0), released("job-1", at=70.0)):
+        fold(state, fact)
+    [job] = seen(state, PlanKind.FIRST, memo).jobs
+    assert (job.submitted_at, job.wait_s) == (60.0, 40.0)
 
 
 def test_the_expected_restart_time_follows_every_observed_restart() -> None:
