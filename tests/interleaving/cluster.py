@@ -15,8 +15,10 @@ import msgspec
 from schemas.base import Event
 from schemas.events import (
     JobCancelled,
+    JobHeld,
     JobPriorityChanged,
     JobProfiled,
+    JobReleased,
     JobTypeProfiled,
     NodeDrained,
     NodeRestored,
@@ -258,6 +260,10 @@ class Cluster:
             JobPriorityChanged(at=self.now, job_id=job_id, priority=self._random.choice((0.5, 9.0)))
         )
 
+    def _hold_or_release(self) -> None:
+        kind = self._random.choice((JobHeld, JobReleased))
+        self._publish(kind(at=self.now, job_id=self._random.choice(self.jobs)))
+
     def _drain(self, host: Host) -> None:
         self._publish(NodeDrained(at=self.now, node_id=host.node_id))
 
@@ -347,6 +353,7 @@ HAPPENINGS: dict[Callable[[Cluster, Host], None], float] = {
     lambda cluster, _: cluster._time_out(): 1,
     lambda cluster, _: cluster._cancel(): 0.3,
     lambda cluster, _: cluster._set_priority(): 1,
+    lambda cluster, _: cluster._hold_or_release(): 1,
     Cluster._drain: 0.7,
     Cluster._restore: 10,
     Cluster._break_gpus: 3.5,

@@ -100,6 +100,19 @@ async def test_the_same_submission_twice_is_one_job(loaded: Loaded) -> None:
     assert await job_facts(client) == count
 
 
+async def test_a_running_job_on_hold_stops_until_it_is_released(loaded: Loaded) -> None:
+    _, client, _ = loaded
+    async with asyncio.timeout(LIMIT_S):
+        while not (running := (await client.jobs(states=["running"])).jobs):
+            await asyncio.sleep(0.1)
+        job_id = min(running, key=lambda job: job.samples_done / job.spec.samples).job_id
+        await client.hold(job_id)
+        while (job := await client.job(job_id)).state == "running":
+            await asyncio.sleep(0.1)
+    assert (job.state, job.hold is not None, (await client.why(job_id)).reason) == ("preempted", True, "held")
+    await client.release(job_id)
+
+
 async def test_an_unreadable_message_is_a_dead_letter_and_the_stack_goes_on(loaded: Loaded) -> None:
     stack, client, _ = loaded
     own = msgspec.json.decode(account_of(stack.data, "admission").read_bytes(), type=dict[str, str])

@@ -15,8 +15,9 @@ from loadgen.fault_injection import Stack
 from loadgen.simulation import Simulated, simulate
 from schemas.ids import JobId, NodeId
 from schemas.jobs import GpuRange
+from schemas.plans import Waiting as Reason
 from schemas.scenarios import ArrivingJob, ListedWorkload, ScenarioFile
-from services.admission.questions import Cancel, OwnQuestion, SetDrain, SetPolicy
+from services.admission.questions import Cancel, OwnQuestion, SetDrain, SetHold, SetPolicy
 from services.monitor.reasons import NO_NODES, STARTING, why
 from services.placer.phases import Waiting
 from services.placer.state import Placed
@@ -110,6 +111,7 @@ class Churn:
         self._away: set[str] = set()
         """agents and services that are dead, cut off, or not long back"""
         self._drained: set[NodeId] = set()
+        self._held: set[JobId] = set()
         self._used: set[NodeId] = set()
         """nodes whose GPUs another program uses"""
 
@@ -137,6 +139,8 @@ class Churn:
         for node_id in NODES:
             await self._ask(stack, SetDrain(node_id=node_id, draining=False))
             self.node_faults.runners[node_id].free_again()
+        for job_id in sorted(self._held):
+            await self._ask(stack, SetHold(job_id=job_id, held=False))
         await self._ask(stack, SetPolicy(policy=PLACES_ALL))
 
     async def _ask(self, stack: Stack, question: OwnQuestion) -> object:
@@ -189,6 +193,14 @@ class Churn:
         if unfinished:
             await self._ask(stack, Cancel(job_id=self.random.choice(unfinished)))
 
+    async def hold_or_release(self, stack: Stack, _: NodeId) -> None:
+        ledger: Ledger = self._cores["monitor"].state.ledger
+        unfinished = [record.job_id for record in ledger.jobs.values() if not record.ended]
+        if unfinished:
+            job_id = self.random.choice(unfinished)
+            await self._ask(stack, SetHold(job_id=job_id, held=job_id not in self._held))
+            self._held ^= {job_id}
+
     async def change_policy(self, stack: Stack, _: NodeId) -> None:
         await self._ask(stack, SetPolicy(policy=self.random.choice(POLICIES)))
 
@@ -209,6 +221,7 @@ Act = Callable[[Churn, Stack, NodeId], Awaitable[None]]
 
 ACTIONS: dict[Act, float] = {
     Churn.drain_or_restore: 25,
+    Churn.hold_or_release: 10,
     Churn.kill_agent: 10,
     Churn.cut_agent: 10,
     Churn.use_or_free: 15,
@@ -303,6 +316,8 @@ def no_gpu_is_held_twice_or_for_nobody(known: Known) -> Iterator[str]:
         yield f"the profiler waits for {sorted(gone)}"
     if measured != planner.claims.profiles.keys():
         yield f"to be measured: {sorted(measured)}, or {sorted(planner.claims.profiles)}"
+    if known.profiler.on_hold.keys() != planner.on_hold.keys():
+        yield f"on hold: {sorted(known.profiler.on_hold)}, or {sorted(planner.on_hold)}"
 
 
 def what_waits_can_start_once_others_have_stopped(known: Known) -> Iterator[str]:
@@ -334,8 +349,9 @@ def why_is_true(known: Known) -> Iterator[str]:
         ]
         false = (
             (reason == STARTING and not wanted)
-            or (wanted and not running and reason not in (STARTING, NO_NODES))
-            or (not running and (reason == NO_NODES) is usable)
+            or (wanted and not running and reason not in (STARTING, NO_NODES, Reason.HELD))
+            or (not running and reason != Reason.HELD and (reason == NO_NODES) is usable)
+            or (not running and (reason == Reason.HELD) is not (record.job_id in known.planner.on_hold))
             or ("is being measured" in detail and not measured)
         )
         if false:

@@ -108,13 +108,16 @@ def _chosen(fact: PlanPublished, placement: Placement) -> Chosen:
 
 
 def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict]) -> dict[JobId, Verdict]:
-    """The verdicts on the jobs that the plan leaves out; `verdicts`: those before the plan."""
+    """The verdicts on the jobs that the plan leaves out; `verdicts`: those before the plan.
+
+    There is none on a job on hold: facts say that it is, and its release may have come before the plan.
+    """
     standings, fragment, waiting = fact.standings, fact.kind is PlanKind.FRAGMENT, len(fact.left_out)
     named = {left.held_by for left in fact.left_out} if standings else ()
     rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
     found = {}
     for position, left in enumerate(fact.left_out, start=1):
-        if _has_ended(ledger, left.job_id):
+        if left.reason is Waiting.HELD or _has_ended(ledger, left.job_id):
             continue
         before, reason = verdicts.get(left.job_id), str(left.reason)
         shown = before.deciding if before is not None else None

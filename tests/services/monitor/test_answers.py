@@ -314,7 +314,9 @@ def test_a_job_on_hold_says_since_when_and_by_whom() -> None:
     assert (runs.reason, runs.detail) == ("running", "it runs on node-1 (1 GPU); it is on hold")
     stopped = why(joined(), *in_queue(), started(at=3), held(at=5), preempted(at=8))
     assert (stopped.reason, stopped.since) == (Waiting.HELD, 8.0)
-    assert why(joined(), *in_queue(), held(at=5), released(at=6)).hold is None
+    left = msgspec.structs.replace(left_out(), reason=Waiting.HELD)
+    free = why(joined(), *in_queue(), held(at=5), plan(at=6, left_out=(left,)), released(at=7))
+    assert (free.reason, free.hold) == (Waiting.NOT_PLANNED, None)
     assert why(joined(), *in_queue(), held(at=5), cancelled(at=6)).hold is None
 
 
