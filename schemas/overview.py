@@ -47,6 +47,8 @@ class NodeLane(Message, frozen=True, kw_only=True):
     gpus: int
     state: str
     """alive, draining or lost"""
+    slow: float | None = None
+    """speed of jobs there relative to other nodes of its kind; null: not slow, or not known"""
 
 
 class TimelineView(Message, frozen=True, kw_only=True):

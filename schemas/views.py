@@ -148,6 +148,19 @@ class WhyView(Message, frozen=True, kw_only=True):
     """null: it is not on hold, or has ended"""
 
 
+class NodeSpeed(Message, frozen=True, kw_only=True):
+    """How fast jobs run on a node, compared with the same jobs on other nodes of its kind."""
+
+    ratio: float
+    """their median; 0.5: half as fast as elsewhere"""
+    jobs: int
+    """number of jobs that it is about"""
+    across: bool
+    """whether it is about gangs over several nodes, which show the network, too"""
+    slow: bool
+    """whether this is more than noise, and more than servers differ"""
+
+
 class NodeView(Message, frozen=True, kw_only=True):
     node: Node
     state: str
@@ -162,6 +175,8 @@ class NodeView(Message, frozen=True, kw_only=True):
     """why it drains or leaves; empty: no reason was given"""
     left_s: float | None = None
     """cluster seconds until it goes away; null: not known to go away"""
+    speed: NodeSpeed | None = None
+    """null: not enough is known"""
 
 
 class PlanView(Message, frozen=True, kw_only=True):

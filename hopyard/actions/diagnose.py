@@ -19,6 +19,7 @@ from hopyard.local.damage import SERVICES
 from hopyard.local.data_folder import StackFile
 from hopyard.local.pids import alive
 from hopyard.local.stack_settings import HOST
+from hopyard.show.nodes import slow_text
 from hopyard.show.tables import did_text, service_texts, status_facts
 from hopyard.show.units import duration, withheld
 from schemas.base import Message
@@ -106,14 +107,20 @@ async def _api(client: Client) -> str:
 
 
 async def _nodes(client: Client) -> str:
-    """A lost node is a fault. A draining one is not: a user drained it, or its time is nearly over."""
+    """A lost node is a fault. A draining one is not: a user drained it, or its time is nearly over.
+
+    Nor is a slow one, whose jobs go on; it is named.
+    """
     nodes = (await client.nodes()).nodes
     if not nodes:
         raise _CheckFailed("no node has announced itself")
     apart = [f"{view.node.node_id} is {view.state}" for view in nodes if view.state != "alive"]
     there = ", ".join([f"{len(nodes) - len(apart)} of {len(nodes)} alive", *apart])
     kept = [f"{view.node.node_id}: {withheld(view.withheld)}" for view in nodes if view.withheld]
-    text = "; ".join([there, *kept])
+    slow = [
+        f"{view.node.node_id} is {slow_text(view.speed)}" for view in nodes if view.speed and view.speed.slow
+    ]
+    text = "; ".join([there, *kept, *slow])
     now = client.clock.now if client.clock else 0.0
     if any(view.state == "lost" and (view.node.until is None or now < view.node.until) for view in nodes):
         raise _CheckFailed(text)

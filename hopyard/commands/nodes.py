@@ -75,7 +75,8 @@ def nodes(
 
     States: alive, draining, lost.
 
-    Columns: node, type, server, state, busy, heard, jobs, note, gpus, free.
+    Columns: node, type, server, state, busy, heard, jobs, note, gpus, free, speed (of jobs, relative to the
+    same jobs on other nodes with the same GPUs in servers of the same model; empty: too few ran there).
 
     $ hopyard nodes
     $ hopyard nodes --state draining,lost -q

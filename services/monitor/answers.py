@@ -22,7 +22,7 @@ from schemas.questions import (
     ShowStatus,
     ShowTimeline,
 )
-from schemas.views import JobPage, JobView, NodePage, NodeView, StatusView, WhyView
+from schemas.views import JobPage, JobView, NodePage, NodeSpeed, NodeView, StatusView, WhyView
 from services.monitor import overview
 from services.monitor.cluster_now import ClusterNow, listed, node_state
 from services.monitor.pages import InvalidPage, page_of
@@ -76,7 +76,7 @@ def nodes_by_state(ledger: Ledger) -> dict[str, int]:
     return counts
 
 
-def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
+def node_view(known: NodeRecord, cluster: ClusterNow, speed: NodeSpeed | None) -> NodeView:
     jobs: dict[JobId, int] = {}
     for worker in known.workers.values() if known.alive else ():
         jobs[worker.job_id] = jobs.get(worker.job_id, 0) + worker.gpus
@@ -89,6 +89,7 @@ def node_view(known: NodeRecord, cluster: ClusterNow) -> NodeView:
         jobs=jobs,
         heartbeat_age_s=cluster.silence_s(known.node.node_id, cluster.now),
         left_s=None if known.node.until is None else max(known.node.until - cluster.now, 0.0),
+        speed=speed,
     )
 
 
@@ -113,7 +114,12 @@ def _explain_job(question: ExplainJob, cluster: ClusterNow) -> WhyView | Refused
 
 
 def _list_nodes(_: ListNodes, cluster: ClusterNow) -> NodePage:
-    return NodePage(nodes=tuple(node_view(known, cluster) for known in listed(cluster.ledger)))
+    speeds = cluster.speeds()
+    return NodePage(
+        nodes=tuple(
+            node_view(known, cluster, speeds.get(known.node.node_id)) for known in listed(cluster.ledger)
+        )
+    )
 
 
 def job_view(record: JobRecord, cluster: ClusterNow) -> JobView:

@@ -6,6 +6,7 @@ from functools import cached_property
 import msgspec
 
 from schemas.ids import JobId, NodeId
+from schemas.views import NodeSpeed
 from services.monitor.history import History
 from shared.domain.ledger import Ledger
 from shared.domain.ledger.records import NodeRecord
@@ -25,6 +26,10 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     raqlr_window_s: float
     progress: Mapping[JobId, tuple[float, float]]
     """samples that a running job has done according to the last heartbeat, and the time of that heartbeat"""
+    marks: Mapping[JobId, tuple[float, float]]
+    """a time in the last hours and the samples that a running job had then done, by heartbeats"""
+    speeds: Callable[[], Mapping[NodeId, NodeSpeed]]
+    """how fast jobs run on each node of which enough is known"""
     silence_s: Callable[[NodeId, float], float | None]
     """(node, now) → seconds since its last heartbeat; None: it is not watched"""
 

@@ -3,6 +3,10 @@
 Only the monitor decides this; the other services read its facts, so that all agree.
 """
 
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+
 from schemas.base import Event
 from schemas.events import (
     JobCancelled,
@@ -19,10 +23,12 @@ from schemas.events import (
 )
 from schemas.ids import JobId, NodeId
 from schemas.samples import Heartbeat
+from schemas.views import NodeSpeed
 from services.monitor.answers import answer
 from services.monitor.cluster_now import ClusterNow
 from services.monitor.folds import FOLDS, fold
 from services.monitor.state import State
+from services.monitor.stragglers import node_speeds
 from shared.domain.core import Asked, Behind, Effects, Input, Publish, Reply
 from shared.domain.ledger.records import JobRecord
 from shared.domain.timeouts import Timeouts, overslept
@@ -31,6 +37,10 @@ STOPS_RUNNING = (JobPreempted, PlacementRefused, JobCompleted, JobFailed, JobCan
 """facts after which the progress of a job that heartbeats reported is out of date"""
 
 
+COMPARED_S = 60.0
+"""cluster seconds for which the speeds of nodes that were computed are kept"""
+MARK_S = 3600.0
+"""cluster seconds; how fast a running job is follows from the last one to two times as many"""
 TROUBLES_MAX = 4
 """troubles of one node that are kept"""
 TROUBLES_NAMED = 20
@@ -61,6 +71,10 @@ class Monitor:
         self._samples_by_leader: dict[JobId, dict[NodeId, float]] = {}
         """samples done by each running job, by the node that leads it (or that leads a part of it)"""
         self._progress: dict[JobId, tuple[float, float]] = {}
+        self._marks: dict[JobId, tuple[tuple[float, float], tuple[float, float]]] = {}
+        """two earlier progresses of each running job, at least `MARK_S` apart once it ran as long"""
+        self._speeds: Mapping[NodeId, NodeSpeed] = {}
+        self._compared_at = -inf
         self._returning: set[NodeId] = set()
         """lost nodes whose NodeReturned is published and not yet back from the stream"""
         self._troubles: dict[NodeId, tuple[str, ...]] = {}
@@ -126,8 +140,15 @@ class Monitor:
             speed=self._speed,
             raqlr_window_s=self._raqlr_window_s,
             progress=self._progress,
+            marks={job_id: earlier for job_id, (earlier, _) in self._marks.items()},
+            speeds=partial(self._node_speeds, now),
             silence_s=self._heartbeats.age_s,
         )
+
+    def _node_speeds(self, now: float) -> Mapping[NodeId, NodeSpeed]:
+        if not 0 <= now - self._compared_at < COMPARED_S:
+            self._speeds, self._compared_at = node_speeds(self.cluster(now)), now
+        return self._speeds
 
     def troubles(self) -> list[str]:
         """What jobs wait for or lose because of their nodes, a line for each trouble of a heartbeat."""
@@ -161,8 +182,16 @@ class Monitor:
             if record is not None and record.present is not None:
                 heard = self._samples_by_leader.setdefault(job_id, {})
                 heard[beat.node_id] = samples_done
-                self._progress[job_id] = record.tally.merged(record.spec.samples, heard), now
+                samples = record.tally.merged(record.spec.samples, heard)
+                self._progress[job_id] = samples, now
+                self._mark(job_id, now, samples)
         return []
+
+    def _mark(self, job_id: JobId, now: float, samples: float) -> None:
+        earlier, later = self._marks.get(job_id, ((now, samples), (now, samples)))
+        if now - later[0] >= MARK_S:
+            earlier, later = later, (now, samples)
+        self._marks[job_id] = earlier, later
 
     def _publish_return(self, node_id: NodeId, now: float) -> Effects:
         if node_id in self._returning:
@@ -194,6 +223,7 @@ class Monitor:
         record = self.state.ledger.jobs.get(job_id)
         if record is None or record.present is None:
             self._progress.pop(job_id, None)
+            self._marks.pop(job_id, None)
             self._samples_by_leader.pop(job_id, None)
             self._deadlines.pop(job_id, None)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from schemas.plans import Stage
 from schemas.views import PlanView
 from services.monitor.answers import gpus, nodes_by_state
-from services.monitor.cluster_now import ClusterNow
+from services.monitor.cluster_now import ClusterNow, listed
 from shared.domain.metrics import jobs_by_state
 from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState
@@ -42,6 +42,21 @@ def _nodes(cluster: ClusterNow) -> Iterator[Metric]:
         )
     in_use = sum(1 for known in cluster.ledger.nodes.values() if known.alive and known.workers)
     yield Metric(name="hopyard_nodes_busy", help="Nodes with a GPU in use.", value=float(in_use))
+    speeds = [(known, cluster.speeds().get(known.node.node_id)) for known in listed(cluster.ledger)]
+    slow = sum(1 for known, speed in speeds if known.alive and speed is not None and speed.slow)
+    yield Metric(
+        name="hopyard_nodes_slow",
+        help="Nodes on which jobs run slower than on others of their kind.",
+        value=float(slow),
+    )
+    for known, speed in speeds:
+        if known.alive and speed is not None:
+            yield Metric(
+                name="hopyard_node_speed_ratio",
+                help="How fast jobs run on a node, compared with others of its kind; if enough is known.",
+                value=speed.ratio,
+                labels={"node": known.node.node_id, "type": known.node.gpu_type},
+            )
     for gpu_type, (busy, there) in gpus(cluster.ledger).items():
         labels = {"type": gpu_type}
         yield Metric(name="hopyard_gpus_busy", help="GPUs in use.", value=float(busy), labels=labels)

@@ -44,6 +44,7 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
     found = changed(history, question.after)
     shown = found[: min(max(question.limit, 1), CHANGES_AT_MOST)]
     more = len(shown) < len(found)
+    speeds = cluster.speeds()
     return TimelineView(
         at=cluster.now,
         revision=shown[-1].revision if more else history.revision,
@@ -55,6 +56,7 @@ def timeline(question: ShowTimeline, cluster: ClusterNow) -> TimelineView:
                 gpu_type=known.node.gpu_type,
                 gpus=known.whole.gpus,
                 state=node_state(known),
+                slow=speed.ratio if (speed := speeds.get(known.node.node_id)) and speed.slow else None,
             )
             for known in listed(cluster.ledger)
         ),
@@ -94,7 +96,7 @@ def expected_end(record: JobRecord, cluster: ClusterNow) -> float | None:
     run = record.present
     if run is None:
         return None
-    samples, at = _reached(record, run, cluster)
+    samples, at = reached(record, run, cluster)
     speed = _measured(run, samples, at) or run.throughput
     return at + max(record.spec.samples - samples, 0.0) / speed if speed else None
 
@@ -128,7 +130,7 @@ _WHICH: dict[Which, tuple[Callable[[JobRecord], bool], Callable[[JobRecord], tup
 def _summary(record: JobRecord, cluster: ClusterNow) -> JobSummary:
     run = record.present
     reason = dominant(cluster.ledger, record)
-    done = record.samples_done if run is None else _reached(record, run, cluster)[0]
+    done = record.samples_done if run is None else reached(record, run, cluster)[0]
     return JobSummary(
         job_id=record.job_id,
         state=record.state.value,
@@ -169,7 +171,7 @@ def runs(question: ListRuns, cluster: ClusterNow) -> RunPage | Refused:
 
 
 def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
-    samples, at = _reached(record, run, cluster)
+    samples, at = reached(record, run, cluster)
     return RunView(
         placement_id=run.placement_id,
         gang=run.gang,
@@ -188,7 +190,7 @@ def _run_view(record: JobRecord, run: Run, cluster: ClusterNow) -> RunView:
     )
 
 
-def _reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
+def reached(record: JobRecord, run: Run, cluster: ClusterNow) -> tuple[float, float]:
     """Samples that the job had done when the run ended, or according to its last heartbeat, and when.
 
     Samples after the last checkpoint of a run that has ended are lost, so neither they nor their time count.

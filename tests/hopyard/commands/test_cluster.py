@@ -20,6 +20,7 @@ from schemas.ids import NodeId, PlanId
 from schemas.views import (
     NodeDrain,
     NodePage,
+    NodeSpeed,
     PolicyChoice,
     PolicyPage,
     Readiness,
@@ -273,6 +274,16 @@ def test_diag_points_at_a_lost_node(hopyard: Hopyard, api: CannedApi) -> None:
     ran = hopyard("diag", "--api", api.url)
     assert ran.code == 1
     assert "titan-0 is lost" in ran.out
+
+
+def test_a_slow_node_is_named_and_no_fault(hopyard: Hopyard, api: CannedApi) -> None:
+    healthy(api)
+    speed = NodeSpeed(ratio=0.52, jobs=7, across=False, slow=True)
+    api.says("GET /v1/nodes", NodePage(nodes=(node_view(speed=speed), node_view("titan-1"))))
+    ran = hopyard("diag", "--json", "--api", api.url)
+    assert ran.code == 0
+    assert "titan-0 is slow: 0.52 of its peers, 7 jobs" in ran.out
+    assert hopyard("nodes", "-o", "node,speed,note", "--api", api.url).out.count("0.52") == 2
 
 
 @pytest.mark.parametrize(("command", "code"), [("diag", 1), ("policy show", 0)])

@@ -8,7 +8,7 @@ const GROUP = 20;
 const ROW_LEAST = 15;
 const PAD = 3;
 const AHEAD = 0.18; // of the width: what is expected
-const SIGNS = { lost: "✕ ", draining: "◌ " };
+const SIGNS = { lost: "✕ ", draining: "◌ ", slow: "▾ " };
 const ENDS = {
   checkpointed: "checkpointed",
   completed: "completed",
@@ -161,7 +161,7 @@ export class Timeline {
       draw.strokeRect(1, top + 1, view.width - 2, row.height - 1);
     }
     const ink = node.state === "alive" ? paint.ink : paint.muted;
-    const sign = SIGNS[node.state] ?? "";
+    const sign = SIGNS[node.state] ?? (node.slow == null ? "" : SIGNS.slow);
     draw.font = `11px ${FONT}`;
     const name = fitted(draw, node.node_id, this.gutter - 14 - draw.measureText(sign).width, true);
     this.#text(sign + name, 8, top + row.height / 2 + 1, ink, `11px ${FONT}`, this.gutter);
@@ -426,8 +426,10 @@ export class Timeline {
   #read(node, holding, aloud) {
     const out = byId("readout");
     out.setAttribute("aria-live", aloud ? "polite" : "off");
-    if (!holding) return say(out, node ? `${node}: nothing ran here` : "");
-    const text = this.#sentence(node, holding);
+    const ratio = this.model.nodes.find((each) => each.node_id === node)?.slow ?? null;
+    const slow = ratio === null ? "" : `; the node is slow: ${ratio.toFixed(2)} of its peers`;
+    if (!holding) return say(out, node ? `${node}: nothing ran here${slow}` : "");
+    const text = this.#sentence(node, holding) + slow;
     if (out.textContent === holding.job_id + text) return undefined;
     out.replaceChildren(jobLink(holding.job_id), el("span", {}, text));
   }
