@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import re
 import sys
 import time
 from collections import Counter, deque
@@ -23,6 +24,8 @@ SAME_MAX = 100
 EVENTS_KNOWN = 1_000
 """events whose lines are counted at a time"""
 WITHIN_S = 60.0
+FIGURES = re.compile(r"0x[0-9a-f]+|\d+")
+"""numbers and addresses: texts of libraries that differ in these alone are one event"""
 REQUEST_ERRORS = "aiohttp.http_exceptions"
 """module of the errors of requests that are no HTTP"""
 BODY_ERROR = "RequestPayloadError"
@@ -77,7 +80,7 @@ class _Repeated:
         """Raises DropEvent."""
         if method in {"debug", "info"}:
             return event
-        name, now = str(event["event"]), self._now()
+        name, now = FIGURES.sub("0", str(event["event"])), self._now()
         if name not in self._times and len(self._times) >= EVENTS_KNOWN:
             self._times.clear()
             self._dropped.clear()

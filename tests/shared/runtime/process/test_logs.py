@@ -2,7 +2,9 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from itertools import islice, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Literal
 
 import msgspec
@@ -120,10 +122,22 @@ def test_a_warning_without_end_is_logged_some_times_a_minute_and_the_rest_is_cou
     assert kept[-1] == {"event": "malformed message", "not_logged_before": 2 * SAME_MAX}
     log("warning", "malformed message")
     assert kept[-1] == {"event": "malformed message"}
-    for number in range(2 * EVENTS_KNOWN):
-        log("error", f"a library's own words {number}")
+    for letters in islice(product(ascii_lowercase, repeat=3), 2 * EVENTS_KNOWN):
+        log("error", f"a library's own words: {''.join(letters)}")
     assert len(kept) == SAME_MAX + 3 + 2 * EVENTS_KNOWN
     assert len(repeated._times) <= EVENTS_KNOWN
+
+
+def test_warnings_of_a_library_that_differ_in_figures_alone_are_one_event(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logs(Settings())
+    for number in range(2 * SAME_MAX):
+        logging.getLogger("asyncio").warning("task at 0x%x took %.3f seconds", 10 * number, number)
+    logging.getLogger("asyncio").warning("another")
+    events = [line["event"] for line in _lines(capsys)]
+    assert len(events) == SAME_MAX + 1
+    assert events[-2:] == ["task at 0x3de took 99.000 seconds", "another"]
 
 
 async def test_the_end_of_a_connection_with_tls_is_no_warning_of_asyncio(
