@@ -27,9 +27,9 @@ from services.estimator.tasks import (
 )
 from services.estimator.theory.refinement import data_of
 from services.estimator.work.measuring import measured
-from services.estimator.work.workers import StoreLane, StoreWorkers
+from services.estimator.work.workers import LOOK_EVERY_S, StoreLane, StoreWorkers
 from shared.domain.iteration import law_of
-from shared.runtime.service import Ports, Service, Worker
+from shared.runtime.service import Inbox, Ports, Service, Worker
 
 FIT_TIMEOUT_REAL_S = 30.0
 NO_FILE = ":memory:"
@@ -44,7 +44,13 @@ def build(settings: Settings, ports: Ports) -> Service:
     workers = StoreWorkers(store, threshold, law)
     # One lane: DuckDB wants one thread, and tasks are done in the order in which they were given.
     retried = (workers.record, workers.correct, workers.log, workers.learn)
-    lane = StoreLane(ports.offload.lane("store"), settings.store, retried)
+    lane = StoreLane(ports.offload.lane("store"), settings.store, retried, settings.store_flush_real_s)
+
+    async def look(_: Inbox) -> None:
+        """Look where the file is, also while no job runs: it may have been moved, or be back."""
+        while True:
+            await ports.clock.sleep(ports.clock.cluster_s(LOOK_EVERY_S))
+            await lane.look()
 
     async def close() -> None:
         lane.close()
@@ -64,6 +70,7 @@ def build(settings: Settings, ports: Ports) -> Service:
         answers=ESTIMATOR,
         workers=_workers(workers, ports, lane),
         long_tasks=(MeasurePaths, ReadStore, Refine),
+        tasks=() if settings.store == NO_FILE else (look,),
         troubles=lane.troubles,
         close=close,
     )

@@ -42,6 +42,10 @@ from shared.runtime.offload import Lane
 
 HANGS_AFTER_S = 10.0
 """real seconds after which work on the store counts as hanging; on a working disk it takes milliseconds"""
+LOOK_EVERY_S = 10.0
+"""real seconds between two looks at where the store's file is, while nothing else is done with it"""
+RETRIED_WITHIN_S = 60.0
+"""real seconds, beyond the time to a retry, after which failed work is known not to be tried again"""
 ELSEWHERE = (
     "was moved, deleted or replaced: what is learnt is lost when the estimator ends. Put it back; or keep "
     "all by `hopyard store export`, `hopyard restart estimator` and `hopyard store import`"
@@ -54,10 +58,13 @@ A = TypeVar("A")
 class StoreLane:
     """Does work on the store in order, in one thread, and reports what is wrong with the store's file."""
 
-    def __init__(self, lane: Lane, path: str, retried: Collection[Callable[..., object]]) -> None:
+    def __init__(
+        self, lane: Lane, path: str, retried: Collection[Callable[..., object]], retry_real_s: float = 0.0
+    ) -> None:
         """`path`: of the store's open file. `retried`: kinds of work that the core tries again.
 
-        A failure of other work goes to the caller.
+        It does so after `retry_real_s`, unless what the work was for is gone. A failure of other work goes to
+        the caller.
         """
         self._lane = lane
         self._path = path
@@ -66,8 +73,9 @@ class StoreLane:
         """at the end of the last work another file was at the path, or none"""
         self._retried = retried
         self._began: float | None = None
-        self._failed: dict[Callable[..., object], str] = {}
-        """retried kinds of work whose last attempt failed, and why"""
+        self._retry_s = retry_real_s
+        self._failed: dict[Callable[..., object], tuple[str, float]] = {}
+        """retried kinds of work whose last attempt failed: why, and when"""
 
     async def do(self, work: Callable[..., A], *arguments: object) -> A:
         return await self._lane.do(self._timed, work, *arguments)
@@ -78,7 +86,7 @@ class StoreLane:
             done = work(*arguments)
         except StoreUnavailable as error:
             if work in self._retried:
-                self._failed[work] = str(error)
+                self._failed[work] = str(error), time.monotonic()
             raise
         finally:
             opened = self._opened
@@ -87,17 +95,26 @@ class StoreLane:
         self._failed.pop(work, None)
         return done
 
+    async def look(self) -> None:
+        """Find out where the file is."""
+        await self.do(_nothing)
+
     def troubles(self) -> tuple[str, ...]:
-        began = self._began
-        hangs = began is not None and time.monotonic() - began > HANGS_AFTER_S
+        began, now = self._began, time.monotonic()
+        hangs = began is not None and now - began > HANGS_AFTER_S
+        since = now - self._retry_s - RETRIED_WITHIN_S
         return (
-            *dict.fromkeys(self._failed.copy().values()),
+            *dict.fromkeys(why for why, at in self._failed.copy().values() if at >= since),
             *([f"the disk of {self._path} has not answered for {HANGS_AFTER_S:g} s"] if hangs else []),
             *([f"{self._path} {ELSEWHERE}"] if self._elsewhere else []),
         )
 
     def close(self) -> None:
         self._lane.close()
+
+
+def _nothing() -> None:
+    """Work that leaves the store as it is."""
 
 
 def _file_at(path: str, unknown: tuple[int, int] | None = None) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from services.estimator.lookup.layers import EvidenceThreshold, estimate
 from services.estimator.store.contract import StoreUnavailable
 from services.estimator.store.duckdb_store import DuckDbStore
 from services.estimator.theory.refinement import FIRST_AT
-from services.estimator.work.workers import StoreLane
+from services.estimator.work.workers import LOOK_EVERY_S, RETRIED_WITHIN_S, StoreLane
 from services.profiler.build import build as build_profiler
 from shared.runtime.bus.contract import Bus
 from shared.runtime.bus.memory import MemoryBus
@@ -187,6 +188,47 @@ async def test_a_store_whose_file_was_taken_away_is_a_trouble_until_it_is_back(t
     await lane.do(store.workloads)
     assert lane.troubles() == ()
     store.close()
+
+
+@pytest.mark.parametrize(("after_s", "said"), [(-1.0, ("no room",)), (1.0, ())])
+async def test_work_that_is_not_tried_again_is_no_lasting_trouble(
+    after_s: float, said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job whose time modules could not be written is cancelled meanwhile."""
+
+    def learn() -> None:
+        raise StoreUnavailable("no room")
+
+    lane = StoreLane(INLINE.lane("store"), "store", retried=(learn,), retry_real_s=120.0)
+    with pytest.raises(StoreUnavailable):
+        await lane.do(learn)
+    later = time.monotonic() + 120.0 + RETRIED_WITHIN_S + after_s
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert lane.troubles() == said
+
+
+def test_where_the_store_s_file_is_is_looked_at_while_nothing_else_is_done(tmp_path: Path) -> None:
+    path, away = tmp_path / "store.duckdb", tmp_path / "away"
+
+    async def moved_and_put_back() -> None:
+        bus = MemoryBus(LoopClock()).client("estimator")
+        ports = Ports(bus=bus, clock=LoopClock())
+        settings = Settings(store=str(path))
+        service = build(settings, ports)
+        running = asyncio.create_task(Shell(service, ports, settings).run())
+        await asyncio.sleep(1.0)
+        path.rename(away)
+        await asyncio.sleep(2 * LOOK_EVERY_S)
+        assert len(service.troubles()) == 1
+        away.rename(path)
+        await asyncio.sleep(2 * LOOK_EVERY_S)
+        assert service.troubles() == ()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert service.close is not None
+        await service.close()
+
+    run(moved_and_put_back)
 
 
 async def test_a_store_whose_path_cannot_be_looked_at_is_not_said_to_be_moved(tmp_path: Path) -> None:
