@@ -70,7 +70,7 @@ class Estimates(Message, frozen=True, kw_only=True):
     throughput: bytes
     """float64, samples/s of the whole configuration; NaN where nothing is known"""
     variance: bytes
-    """float64, variance of the throughput; NaN for the theory layer, which has none"""
+    """float64, variance of the throughput; NaN where none is known: in theory, and of a single observation"""
     count: bytes
     """int32, number of observations that it is from; 0 for the theory layer"""
     layer: bytes

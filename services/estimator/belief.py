@@ -25,7 +25,7 @@ from schemas.samples import ThroughputObserved
 from shared.domain import accuracy, gangs
 from shared.domain.accuracy import Executions
 
-ENDED_KEPT = 10_000
+ENDED_KEPT = 1_000
 """gangs that have ended, the last, whose observations are still believed: samples may come late"""
 
 
@@ -43,42 +43,43 @@ class Ordered(NamedTuple):
     at: float
 
 
-class Belief:
-    def __init__(self, ended_kept: float = ENDED_KEPT) -> None:
-        self._kept = ended_kept
-        self._ended: dict[tuple[PlacementId, NodeId], Ordered] = {}
-        """gangs that have ended, by placement and leader"""
+Ended = dict[PlacementId, dict[NodeId, Ordered]]
+"""gangs that have ended, by placement and leader, those of the placement that ended first at the beginning"""
 
-    def note(self, known: Executions, fact: Event) -> None:
-        """Note the gangs that a fact ends; `known`: before the fact."""
-        if type(fact) not in ENDS:  # most facts
-            return
-        match fact:
-            case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
-                ended = [known.running.get(fact.placement_id, {})]
-            case NodeLost() | NodeJoined():
-                ended = [known.running[one] for one in accuracy.left_behind(known, fact)]
-            case _:
-                raise AssertionError(fact)
-        for own in ended:
-            for leader, one in own.items():
-                self._ended[one.order.placement_id, leader] = _ordered(one.order)
-        while len(self._ended) > self._kept:
-            del self._ended[next(iter(self._ended))]
 
-    def believed(self, known: Executions, seen: ThroughputObserved, now: float) -> ThroughputObserved | None:
-        """A usable observation as far as it is believed; None: it is not."""
-        leader = gangs.leader(seen.gang)
-        running = known.running.get(seen.placement_id, {}).get(leader)
-        ordered = _ordered(running.order) if running else self._ended.get((seen.placement_id, leader))
-        if ordered is None or (seen.job_id, seen.fingerprint, seen.gang) != ordered[:3]:
-            return None
-        if (seen.node_id, seen.gpu_type) not in zip(ordered.gang.nodes, ordered.gpu_types, strict=True):
-            return None
-        lasted_s = now - ordered.at
-        if lasted_s <= 0:
-            return None
-        return seen if seen.seconds <= lasted_s else replace(seen, seconds=lasted_s)
+def note(known: Executions, ended: Ended, fact: Event, kept: float = ENDED_KEPT) -> None:
+    """Enter the gangs that a fact ends into `ended`; `known`: before the fact."""
+    if type(fact) not in ENDS:  # most facts
+        return
+    match fact:
+        case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
+            placements = [fact.placement_id] if fact.placement_id in known.running else []
+        case NodeLost() | NodeJoined():
+            placements = accuracy.left_behind(known, fact)
+        case _:
+            raise AssertionError(fact)
+    for placement_id in placements:
+        gangs_of_it = {leader: _ordered(one.order) for leader, one in known.running[placement_id].items()}
+        ended[placement_id] = ended.pop(placement_id, {}) | gangs_of_it
+    while len(ended) > kept:
+        del ended[next(iter(ended))]
+
+
+def believed(
+    known: Executions, ended: Ended, seen: ThroughputObserved, now: float
+) -> ThroughputObserved | None:
+    """A usable observation as far as it is believed; None: it is not."""
+    leader = gangs.leader(seen.gang)
+    running = known.running.get(seen.placement_id, {}).get(leader)
+    ordered = _ordered(running.order) if running else ended.get(seen.placement_id, {}).get(leader)
+    if ordered is None or (seen.job_id, seen.fingerprint, seen.gang) != ordered[:3]:
+        return None
+    if (seen.node_id, seen.gpu_type) not in zip(ordered.gang.nodes, ordered.gpu_types, strict=True):
+        return None
+    lasted_s = now - ordered.at
+    if lasted_s <= 0:
+        return None
+    return seen if seen.seconds <= lasted_s else replace(seen, seconds=lasted_s)
 
 
 def _ordered(order: StartOrdered) -> Ordered:

@@ -30,7 +30,7 @@ from schemas.questions import (
     ShowAccuracy,
 )
 from schemas.samples import ThroughputObserved
-from services.estimator.belief import Belief
+from services.estimator.belief import believed, note
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.store.contract import usable
@@ -81,7 +81,6 @@ class Estimator:
         """types of which no node that could matter has joined since a measurement was tried"""
         self._measuring = False
         """a measurement without a request is under way, or what was measured is being read"""
-        self._belief = Belief()
         self._observed: list[ThroughputObserved] = []
         self._ended: list[Execution] = []
         self._queued: dict[JobId, frozenset[GpuType]] = {}
@@ -144,7 +143,7 @@ class Estimator:
     # ---- facts
 
     def _learn(self, fact: Event, now: float) -> Effects:
-        self._belief.note(self.state.executions, fact)
+        note(self.state.executions, self.state.ended, fact)
         moved, execution = fold(self.state, fact)
         if isinstance(fact, NodeEvent):
             self._inventory = self._asked_about = None
@@ -260,10 +259,11 @@ class Estimator:
     # ---- samples
 
     def _observe(self, seen: ThroughputObserved, now: float) -> Effects:
-        believed = self._belief.believed(self.state.executions, seen, now) if usable(seen) else None
-        if believed is None:
+        state = self.state
+        counted = believed(state.executions, state.ended, seen, now) if usable(seen) else None
+        if counted is None:
             return []
-        self._observed.append(believed)
+        self._observed.append(counted)
         if len(self._observed) >= BATCH and not self._write_failed:
             return self._flush(now)
         self._set_timer(now)

@@ -10,7 +10,7 @@ from schemas.base import Event
 from schemas.events import JobProfiled, JobTypeProfiled
 from schemas.questions import ImportStore
 from schemas.samples import ThroughputObserved
-from services.estimator.belief import Belief
+from services.estimator.belief import believed, note
 from services.estimator.folds import FOLDS, fold
 from services.estimator.state import State
 from services.estimator.store.archive import enter
@@ -33,7 +33,6 @@ class Remake:
     def __init__(self, path: Path, half_life_s: float, *, counts: bool, now: float = FOREVER) -> None:
         """`counts`: see `table_of`. `now`: cluster time; no sample is later."""
         self._now = now
-        self._belief = Belief(ended_kept=FOREVER)
         self.facts = 0
         self.observations = 0
         self._store, self._state = DuckDbStore(str(path), half_life_s, counts=counts), State()
@@ -45,7 +44,7 @@ class Remake:
         self.facts += 1
         if type(fact) not in FOLDS:
             return
-        self._belief.note(self._state.executions, fact)
+        note(self._state.executions, self._state.ended, fact, kept=FOREVER)
         moved, execution = fold(self._state, fact)
         if isinstance(fact, JobProfiled | JobTypeProfiled) and moved:
             job = self._state.jobs[fact.job_id]
@@ -58,9 +57,9 @@ class Remake:
     def observe(self, sample: ThroughputObserved) -> None:
         if not (usable(sample) and gangs.paced(sample.gang)):
             return
-        believed = self._belief.believed(self._state.executions, sample, self._now)
-        if believed is not None:
-            self._samples.append(believed)
+        counted = believed(self._state.executions, self._state.ended, sample, self._now)
+        if counted is not None:
+            self._samples.append(counted)
             if len(self._samples) == LINES_AT_ONCE:
                 self._add()
 

@@ -6,6 +6,7 @@ from schemas.accuracy import Execution
 from schemas.ids import GpuType, JobId, NodeId
 from schemas.jobs import JobSpec
 from schemas.measurements import TimeModules
+from services.estimator.belief import Ended
 from shared.domain.accuracy import Executions
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState
@@ -31,5 +32,7 @@ class State(msgspec.Struct, kw_only=True):
     jobs: dict[JobId, KnownJob] = {}
     nodes: dict[NodeId, KnownNode] = {}
     executions: Executions = msgspec.field(default_factory=Executions)
+    ended: Ended = {}
+    """the last gangs that have ended: samples of them may come after a restart too"""
     logged: list[Execution] = []
     """the last executions that ended: a start writes them again, in case the store lacks them"""

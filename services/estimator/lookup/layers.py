@@ -240,7 +240,7 @@ def _fill(found: _Found, todo: Whole, evidence: Evidence, layer: int, threshold:
     answered = _suffices(evidence, threshold)
     at = todo[answered]
     found.mean[at] = evidence.mean[answered]
-    found.variance[at] = evidence.variance[answered]
+    found.variance[at] = np.where(evidence.count > 1, evidence.variance, np.nan)[answered]
     found.count[at] = evidence.count[answered]
     found.layer[at] = layer
 

@@ -9,7 +9,7 @@ from schemas.base import Event
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang, Proportional
 from schemas.samples import ThroughputObserved
-from services.estimator.belief import Belief
+from services.estimator.belief import ENDED_KEPT, Ended, believed, note
 from shared.domain import accuracy
 from shared.domain.accuracy import Executions
 from tests.fact_builders import completed, failed, joined, lost, preempted, worker_stopped
@@ -23,14 +23,14 @@ SEEN = observed("a1", configuration=PAIR)
 class Heard:
     """What is known after some facts."""
 
-    def __init__(self, facts: Sequence[Event], belief: Belief | None = None) -> None:
-        self.belief, self.known = belief or Belief(), Executions()
+    def __init__(self, facts: Sequence[Event], kept: int = ENDED_KEPT) -> None:
+        self.known, self.ended = Executions(), Ended()
         for fact in facts:
-            self.belief.note(self.known, fact)
+            note(self.known, self.ended, fact, kept)
             accuracy.fold(self.known, fact)
 
     def believes(self, seen: ThroughputObserved, now: float = NOW) -> ThroughputObserved | None:
-        return self.belief.believed(self.known, seen, now)
+        return believed(self.known, self.ended, seen, now)
 
 
 def test_what_a_gang_was_ordered_to_run_is_believed() -> None:
@@ -79,7 +79,7 @@ def test_a_sample_may_come_after_the_end_of_its_gang(end: Event) -> None:
 def test_gangs_that_ended_long_ago_are_forgotten() -> None:
     first, second, third = (observed(place=f"p{n}") for n in range(3))
     ends = [worker_stopped("j1", place=f"p{n}", node_id="a0") for n in range(2)]
-    heard = Heard([*ran(first, second, third), *ends], Belief(ended_kept=1))
+    heard = Heard([*ran(first, second, third), *ends], kept=1)
     assert [heard.believes(one) for one in (first, second, third)] == [None, second, third]
 
 

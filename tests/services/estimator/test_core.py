@@ -54,7 +54,8 @@ from services.estimator.theory.refinement import FIRST_AT
 from services.estimator.work.workers import StoreWorkers
 from shared.domain.accuracy import executions_of
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply, Work, WorkFailed
-from tests.fact_builders import whole_life
+from shared.runtime.shell.snapshots import packed, unpacked
+from tests.fact_builders import whole_life, worker_stopped
 from tests.services.estimator.estimator_builders import (
     joined,
     mode,
@@ -446,6 +447,22 @@ def test_a_job_that_was_not_queued_before_the_restart_is_queued_after_it() -> No
         driver.core.handle(fact, fact.at)  # the effects are dropped
     driver.perform(driver.core.resume(100.0))
     assert [type(fact) for fact in driver.published] == [JobQueued]
+
+
+def test_a_sample_of_a_gang_that_ended_before_a_restart_counts_once() -> None:
+    """It came late: the gang had ended before the snapshot with which the next life begins."""
+    early, late = observed("a0", throughput=40.0, at=1.0), observed("a0", throughput=80.0, at=2.0)
+    end = worker_stopped("j1", place="p1", node_id="a0")
+    before = ready().tell(*ran(early), early, end)
+    after = Driver()
+    _, after.core.state, _ = unpacked(packed(9, before.core.state, []), State)
+    after.store = before.store
+    after.workers = before.workers
+    before.perform(before.core.wake(5.0 + FLUSH_S))
+    after.perform(after.core.resume(20.0))
+    after.tell(late, now=20.0)
+    after.perform(after.core.wake(20.0 + FLUSH_S))
+    assert after.store.observations(0, 9) == [early, late]
 
 
 def further(driver: Driver) -> list[tuple[str, float]]:

@@ -61,6 +61,14 @@ def test_evidence_of_the_server_itself_comes_first() -> None:
     assert (layers(found), list(found.count)) == (["entity"], [3])
 
 
+def test_one_observation_says_nothing_of_a_variance() -> None:
+    once, twice = observed("a0", throughput=60.0, seconds=90.0), [observed("a0", throughput=60.0)] * 2
+    for seen, variance in ([once], np.nan), ([once, *twice], 0.0):
+        found = answer(wanted({"a0": 1}, {"a0": 1, "a1": 1}, nodes=NODES), *seen)
+        assert (layers(found)[0], found.throughput[0]) == ("entity", 60.0)
+        assert found.variance == pytest.approx([variance, np.nan], nan_ok=True)
+
+
 def test_a_node_that_comes_back_with_other_gpus_is_another_server() -> None:
     seen = [observed("a0", throughput=60.0)] * 3
     before, after = (answer(wanted({"a0": 1}, nodes=[node("a0", one)]), *seen) for one in ("A", "B"))
