@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hopyard.lab.bench.figures import quantile
 from hopyard.show.units import duration
-from shared.runtime.disk import naming
+from shared.runtime.disk import check_folder, naming
 
 GIB = 1024**3
 SYNCS = 100
@@ -29,6 +29,7 @@ def machine_facts(folder: Path) -> dict[str, str]:
 
 def sync_s(folder: Path) -> float:
     """Median seconds to sync a few bytes to disk, for which every stored fact waits."""
+    check_folder(folder)
     times = []
     with naming(folder), tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         for _ in range(SYNCS):

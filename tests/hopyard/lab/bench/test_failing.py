@@ -8,6 +8,7 @@ import pytest
 
 from hopyard.failures import Failure, Interrupted
 from hopyard.lab.bench.figures import Benchmark, seconds
+from hopyard.lab.bench.machine import sync_s
 from hopyard.lab.bench.suite import BENCHMARKS, BenchRun
 from tests.hopyard.cli_line import Hopyard, command_line
 
@@ -32,6 +33,11 @@ def fails(monkeypatch: pytest.MonkeyPatch, name: str, error: BaseException) -> N
         raise error
 
     monkeypatch.setitem(BENCHMARKS, name, failing)
+
+
+def test_a_disk_that_takes_no_file_is_said_of_the_folder_and_not_of_a_draft() -> None:
+    with pytest.raises(OSError, match=r"'/proc/self'$"):
+        sync_s(Path("/proc/self"))
 
 
 @pytest.mark.parametrize(("error", "code"), [(Failure("no room"), 1), (Interrupted("interrupted"), 130)])
