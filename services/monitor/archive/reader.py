@@ -1,6 +1,8 @@
 """Reads an archive page by page, and says which messages it lacks."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from schemas.questions import (
@@ -22,6 +24,10 @@ PAGE_BYTES = 4 * 1024 * 1024
 PAGE_MESSAGES = 2_000
 FILES_AT_ONCE = 20
 """files that are searched for one page"""
+NODE_PAGE_REAL_S = 0.2
+"""time after which a page for a node ends with the file in hand: an agent waits two seconds for an answer"""
+KEPT_BYTES = 32 * 1024 * 1024
+"""bytes of pages for nodes that are kept for those who ask again"""
 PART_BYTES = 8 * 1024 * 1024
 
 
@@ -31,6 +37,8 @@ class ArchiveReader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: tuple[Segment | None, list[Row]] = None, []
+        self._for_nodes: dict[str, tuple[ReadArchive, ArchivePage]] = {}
+        """by node: its last question, and the page with which it can go on"""
 
     def coverage(self, kind: ArchiveKind) -> Coverage:
         """Raises OSError."""
@@ -44,12 +52,32 @@ class ArchiveReader:
 
     def page(self, question: ReadArchive) -> ArchivePage:
         """Raises OSError."""
-        there = self.coverage(question.kind)
         if question.seqs:
-            return self._of_seqs(there, question)
-        page = _Page(there, question.after, _of_node(question.node))
+            return self._of_seqs(self.coverage(question.kind), question)
+        return self._of_node(question) if question.node else self._read(question)
+
+    def _of_node(self, question: ReadArchive) -> ArchivePage:
+        """A page for an agent, which asks every few tenths of a second, and gives up and asks anew.
+
+        What was read too late answers it then. Otherwise the reader would read for nobody, ever more of it,
+        as soon as all agents that are behind have to wait longer for their pages than they do.
+        """
+        asked, known = self._for_nodes.get(question.node, (None, None))
+        if known is not None and asked == question:
+            return known
+        self._for_nodes.pop(question.node, None)
+        page = self._read(question, NODE_PAGE_REAL_S)
+        if page.upto > question.after and not page.lacks:
+            self._for_nodes[question.node] = question, page
+            while len(self._for_nodes) > 1 and sum(map(_size, self._for_nodes.values())) > KEPT_BYTES:
+                del self._for_nodes[next(iter(self._for_nodes))]
+        return page
+
+    def _read(self, question: ReadArchive, limit_real_s: float = inf) -> ArchivePage:
+        began, there = time.monotonic(), self.coverage(question.kind)
+        page = _Page(there, question.after, _is_of(question.node))
         for segment in [one for one in there.files if one.last > question.after][:FILES_AT_ONCE]:
-            if not page.take(segment, self.rows):
+            if not page.take(segment, self.rows) or time.monotonic() - began > limit_real_s:
                 break
         return page.result()
 
@@ -179,5 +207,9 @@ def _fitting(rows: Iterable[Row], room: int) -> list[Row]:
     return fitting
 
 
-def _of_node(node: str) -> Callable[[Row], bool]:
+def _size(kept: tuple[ReadArchive, ArchivePage]) -> int:
+    return sum(len(one.data) for one in kept[1].messages)
+
+
+def _is_of(node: str) -> Callable[[Row], bool]:
     return (lambda row: row.subject.split(".")[2:3] == [node]) if node else (lambda _: True)

@@ -12,7 +12,7 @@ from schemas.events import JobCancelled
 from schemas.ids import JobId
 from schemas.questions import ArchiveKind, ArchivePage, CopyArchive, ReadArchive
 from services.monitor.archive import files
-from services.monitor.archive.files import UnreadableFile
+from services.monitor.archive.files import Row, UnreadableFile
 from services.monitor.archive.plan import Segment
 from services.monitor.archive.reader import ArchiveReader, messages_before
 from shared.runtime.bus.contract import Stored
@@ -116,6 +116,37 @@ def test_a_file_that_is_gone_is_lacking(tmp_path: Path) -> None:
     assert reader.coverage(FACTS).gaps == (range(51, 101),)
     assert reader.page(ReadArchive(seqs=(7, 60))).lacks == ((51, 60),)
     assert reader.page(ReadArchive(seqs=(7, 120))).lacks == ()
+
+
+def test_a_page_for_a_node_is_not_long_in_the_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent waits two seconds: over twenty files of other nodes it would never get an answer."""
+    reader = ArchiveReader(tmp_path)
+    for first in (1, 51, 101):
+        put(reader, first, first + 49)
+    assert [page.upto for page in pages(reader, node="a0")] == [150]
+    monkeypatch.setattr("services.monitor.archive.reader.NODE_PAGE_REAL_S", 0.0)
+    assert [page.upto for page in pages(ArchiveReader(tmp_path), node="a0")] == [50, 100, 150]
+    assert [page.upto for page in pages(ArchiveReader(tmp_path))] == [150]
+
+
+class Counting(ArchiveReader):
+    reads = 0
+
+    def rows(self, segment: Segment) -> list[Row]:
+        self.reads += 1
+        return super().rows(segment)
+
+
+def test_an_agent_that_asks_again_gets_what_was_read_for_it_before(tmp_path: Path) -> None:
+    reader = Counting(tmp_path)
+    put(reader, 1, 50)
+    questions = [ReadArchive(after=after, node=node) for node in ("a0", "a1") for after in (0, 20)]
+    for question in questions:
+        assert reader.page(question) == reader.page(question)
+    assert reader.reads == len(questions)
+    assert reader.page(ReadArchive(after=50, node="a0")).upto == 50
+    put(reader, 51, 60)  # where there was no more, it is looked at again
+    assert reader.page(ReadArchive(after=50, node="a0")).upto == 60
 
 
 def halve(data: bytes) -> bytes:
