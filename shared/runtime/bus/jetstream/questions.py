@@ -20,7 +20,7 @@ from schemas.subjects import PARTS_PREFIX
 from shared.runtime.bus.accounts import INBOXES, MAPPED
 from shared.runtime.bus.answering import reply_of, reply_to
 from shared.runtime.bus.contract import Answer, Unavailable
-from shared.runtime.bus.jetstream.connection import Connection, in_words, unavailable
+from shared.runtime.bus.jetstream.connection import AWAY, Connection, in_words, unavailable
 from shared.runtime.bus.jetstream.large_messages import fetched, offered
 from shared.runtime.bus.limits import ANSWERS_AT_ONCE, QUESTION_MAX_BYTES, check_size
 
@@ -48,9 +48,10 @@ class JetStreamQuestions:
                 reply = await self._request(question.subject, data, timeout_s)
         except (Error, OSError) as error:
             self._connection.counts.questions_unanswered += 1
-            why = self._connection.why_away
+            connection = self._connection
+            why = connection.why_away or ("" if connection.connected() else AWAY)
             lost = Error(why) if why else error
-            raise Unavailable(_unanswered(question, timeout_s, lost)) from error
+            raise Unavailable(_unanswered(question, timeout_s, lost, connection.why_not_stored)) from error
         return reply_of(question, reply)
 
     async def _request(self, subject: str, data: bytes, timeout_s: float) -> bytes:
@@ -137,12 +138,14 @@ class JetStreamQuestions:
         await asyncio.gather(*self._answering, return_exceptions=True)
 
 
-def _unanswered(question: Question, timeout_s: float, error: Exception) -> str:
+def _unanswered(question: Question, timeout_s: float, error: Exception, why_not_stored: str) -> str:
+    """`why_not_stored`: as the connection has it; a service that cannot renew its lease does not answer."""
     whom = question.subject.removeprefix(ASK_PREFIX)
+    beside = f": {why_not_stored}" if why_not_stored else ""
     match error:
         case TimeoutError():
-            return f"{whom} does not answer within {timeout_s:g} s"
+            return f"{whom} does not answer within {timeout_s:g} s{beside}"
         case NoRespondersError():
-            return f"{whom} is not there to answer"
+            return f"{whom} is not there to answer{beside}"
         case _:
             return f"{whom} cannot be asked: {in_words(error)}"

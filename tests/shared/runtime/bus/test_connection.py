@@ -20,7 +20,7 @@ from schemas.settings import Settings
 from schemas.subjects import ALL_FACTS, FACTS_STREAM
 from shared.runtime.bus.contract import Unavailable
 from shared.runtime.bus.jetstream import JetStreamBus
-from shared.runtime.bus.jetstream.connection import dated, in_words
+from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, dated, in_words
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
@@ -139,6 +139,35 @@ async def test_a_service_that_does_not_answer_is_named(live: JetStreamNet) -> No
     await asleep.serve("monitor", MONITOR, sleep)
     with pytest.raises(Unavailable, match=r"^monitor does not answer within 0\.2 s$"):
         await asker.ask(ShowStatus(), 0.2)
+
+
+async def test_a_question_without_an_answer_says_that_nats_stores_nothing(tmp_path: Path) -> None:
+    """As where most of its servers are away: no service knows whether it still leads, and none answers."""
+    server = NatsServer(tmp_path)
+    await server.start()
+    settings = Settings(nats_url=server.url, publish_timeout_real_s=0.2)
+    bus = await JetStreamBus.connect(settings, "admission", timeout_s=5.0)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unavailable):
+            await bus.put("lease/admission", b"")
+        with pytest.raises(Unavailable, match=f"^monitor does not answer within 0.2 s: {NOTHING_STORED}$"):
+            await bus.ask(ShowStatus(), 0.2)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        await bus.close()
+        await server.stop()
+
+
+async def test_a_question_without_a_connection_says_so(live: JetStreamNet, nats: LiveNats) -> None:
+    """Also in the seconds in which another server may take over."""
+    bus = await live.client("admission")
+    nats.kill()
+    await until(lambda: not bus.connected())
+    with pytest.raises(Unavailable, match=f"^monitor cannot be asked: {AWAY}$"):
+        await bus.ask(ShowStatus(), 0.2)
+    await nats.restart()
 
 
 async def test_an_unreachable_bus_is_named(live: JetStreamNet, nats: LiveNats) -> None:
