@@ -1,6 +1,6 @@
 """The store of record, in one DuckDB file. Of the estimator, only this module imports DuckDB.
 
-`observations` has every observation as it came, `evidence` their sums (the entity and the type layer,
+`observations` has the observations as they came, `evidence` their sums (the entity and the type layer,
 aggregated and distributed, distinguished by columns), `theory` what was profiled, `loading` what running
 refined of it, `bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are
 read into memory and computed there; every change is in the file before a method returns, and after a failed
@@ -35,6 +35,7 @@ from services.estimator.store.contract import (
     StoreUnavailable,
     Theory,
     identity_of,
+    table_of,
 )
 from services.estimator.store.memory_store import MemoryStore, rows_of
 from services.estimator.store.table import FOREVER
@@ -52,6 +53,11 @@ from services.estimator.store.tables import (
 )
 from shared.runtime.damage import Damaged
 from shared.runtime.interruption import interruptible
+
+PRUNED_FROM = 100_000
+"""observations from which on opening the file deletes those that weigh next to nothing"""
+PRUNED_SHARE = 2.0**-10
+"""share of a row of `evidence` that all observations of it that were deleted have at most, by weight"""
 
 Writes = list[tuple[Mapping[str, Sequence[Row]], Sequence[Fingerprint]]]
 """rows by table, and the workloads that they are of"""
@@ -77,6 +83,7 @@ class DuckDbStore:
         try:
             with self._file("opened") as file:
                 self._prepare(file)
+            self._prune()
         except BaseException:
             self.close()
             raise
@@ -251,6 +258,34 @@ class DuckDbStore:
         self._memory.calibrate({one: msgspec.json.decode(text, type=Bandwidth) for one, text in bandwidths})
         self._memory.observed_at |= dict(file.execute(_OBSERVED_AT).fetchall())
 
+    def _prune(self) -> None:
+        """Delete observations of which a copy of this store, made from its export, tells next to nothing.
+
+        Estimates are made of the sums, which stay. Only at the opening: an export counts from the first one.
+        Where there is no room to delete, the next opening does it.
+        """
+        try:
+            with self._file("pruned") as file:
+                [(count,)] = file.execute("SELECT count(*) FROM observations").fetchall()
+                if count >= PRUNED_FROM:
+                    file.register("shapes", self._shapes_in(file))
+                    file.execute(_PRUNE, [self.half_life_s, PRUNED_SHARE, RUNNING])
+                    file.unregister("shapes")
+        except DamagedStore:
+            raise
+        except StoreUnavailable:
+            pass
+
+    def _shapes_in(self, file: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+        """The row of `evidence` of each configuration that was observed, as columns."""
+        rows = file.execute(_OF_EACH_SHAPE).fetchall()
+        found = [(*row[:2], *table_of(observation_of(row[2:]), counts=self._memory.counts)) for row in rows]
+        columns = {"observed_on": np.int32, "observed_in": object, "distributed": np.bool_, "size": np.int32}
+        return {
+            name: np.array(column, dtype=kind)
+            for (name, kind), column in zip(columns.items(), zip(*found, strict=True), strict=True)
+        }
+
     def _load(self, fingerprints: Sequence[Fingerprint]) -> None:
         """Bring what the file has of these workloads into memory; of too many, those read first leave it."""
         missing = list(dict.fromkeys(one for one in fingerprints if one not in self._loaded))
@@ -381,6 +416,37 @@ FROM (
 WHERE layer = 'entity' AND place = seen.node_id
 """
 """for a file whose servers are nodes without a GPU type: a server gets the type that its node had last"""
+_OF_EACH_SHAPE = """
+SELECT DISTINCT ON (configuration, gpus_on_node) gpus_on_node, configuration, * FROM observations
+"""
+_PRUNE = """
+WITH weighed AS (
+    SELECT seen.rowid AS id, seen.seen_at AS "at", evidence.weight AS whole,
+        seen.seconds * pow(2.0, -greatest(evidence.seen_at - seen.seen_at, 0.0) / $1) AS weight,
+        [fingerprint, evidence.place, distributed::VARCHAR, size::VARCHAR] AS own,
+        row_number() OVER (
+            PARTITION BY fingerprint, gpu_type, data_s <> '[]' ORDER BY seen.rowid DESC) AS latest,
+        row_number() OVER (
+            PARTITION BY fingerprint, gpu_type, data_s <> '[]', wait_s <> '[]',
+                gpus_on_node > 1 OR configuration LIKE '%,%' ORDER BY seen.rowid DESC) AS of_gangs
+    FROM observations AS seen
+    JOIN shapes ON (observed_on, observed_in) = (gpus_on_node, configuration)
+    JOIN evidence USING (fingerprint, distributed, size)
+    WHERE evidence.layer = 'entity' AND evidence.place = seen.node_id || '/' || seen.gpu_type),
+summed AS (
+    SELECT *, row_number() OVER (PARTITION BY own ORDER BY "at" DESC, id DESC) AS newest,
+        sum(weight) OVER (PARTITION BY own) AS there,
+        sum(weight) OVER (PARTITION BY own ORDER BY "at", id ROWS UNBOUNDED PRECEDING) AS older
+    FROM weighed)
+DELETE FROM observations WHERE rowid IN (
+    SELECT id FROM summed
+    WHERE least(newest, latest, of_gangs) > $3
+        AND there <= whole * 1.000001 AND greatest(whole - there, 0.0) + older <= $2 * whole)
+"""
+"""deletes from the oldest on, as long as what a row then lacks, with what it lacked before, is a small share.
+
+The newest stay that refinements need, and as many of each row, so that a copy has enough evidence to answer.
+Rows are left out whose observations weigh more than the row, as of an import by a clock that was ahead."""
 _PAGE = "SELECT * FROM observations ORDER BY rowid LIMIT ? OFFSET ?"
 _LOG_PAGE = "SELECT * FROM executions ORDER BY rowid LIMIT ? OFFSET ?"
 _KNOWN = """

@@ -1,5 +1,6 @@
 """The contract of the store, over both implementations; and what a DuckDB file can do wrong."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import duckdb
 import msgspec
@@ -26,7 +28,7 @@ from services.estimator.store.contract import (
     StoreUnavailable,
     size_of,
 )
-from services.estimator.store.duckdb_store import DamagedStore, DuckDbStore, remedy_of
+from services.estimator.store.duckdb_store import PRUNED_SHARE, DamagedStore, DuckDbStore, remedy_of
 from services.estimator.store.memory_store import MemoryStore
 from tests.services.estimator.estimator_builders import execution, mode, modules, observed, workload
 
@@ -321,6 +323,106 @@ def test_every_observation_is_in_the_file_as_it_came(tmp_path: Path) -> None:
         ).fetchall()
     assert [throughput for throughput, _ in rows] == [40.0, 40.0, 60.0]
     assert "a0" in rows[0][1]
+
+
+def history(seed: int, half_lives: float) -> list[ThroughputObserved]:
+    """Of two servers and gangs over both, with a pause of weeks of which the server `a1` knows nothing."""
+    draw = Random(seed)
+    found = []
+    for number in range(1200):
+        name, gang = draw.choice([("a0", {"a0": 1}), ("a0", {"a0": 2}), ("a0", {"a0": 1, "a1": 1})])
+        if number < 200:
+            name, gang = "a1", {"a1": 1}
+        seen = observed(
+            name,
+            configuration=gang,
+            at=half_lives * HALF_LIFE_S * number / 1200,
+            seconds=draw.uniform(20.0, 400.0),
+            throughput=draw.uniform(40.0, 60.0),
+            place=f"p{number}",
+        )
+        timed = draw.random() < 0.5
+        found.append(msgspec.structs.replace(seen, data_s=(0.1,), wait_s=(0.2,)) if timed else seen)
+    return found
+
+
+PAIR = int(size_of(np.array([2]), np.array([2]))[0])
+PLACES = ("a0", False, 1), ("a0", False, 2), ("a0", True, PAIR), ("a1", False, 1)
+
+
+@pytest.mark.parametrize(("half_lives", "fewest", "most"), [(1.0, 1190, 1200), (40.0, 400, 600)])
+def test_a_large_file_keeps_the_observations_that_weigh_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, half_lives: float, fewest: int, most: int
+) -> None:
+    path, all_of_them = str(tmp_path / "store.duckdb"), history(1, half_lives)
+    first, whole = DuckDbStore(path, HALF_LIFE_S), MemoryStore(HALF_LIFE_S)
+    for store in (first, whole):
+        store.add(all_of_them)
+    running = first.running(all_of_them[0].fingerprint, A)
+    first.close()
+    monkeypatch.setattr("services.estimator.store.duckdb_store.PRUNED_FROM", 1000)
+    opened = []
+    for _ in range(2):
+        store = DuckDbStore(path, HALF_LIFE_S)
+        opened.append(kept := store.observations(0, 9999))
+        assert store.running(all_of_them[0].fingerprint, A) == running
+        for layer in ("entity", "type"):  # what estimates are made of is as in a store made of all of them
+            of_all, found = (one.find(keys(*PLACES, layer=layer)) for one in (whole, store))
+            assert found.count.tolist() == of_all.count.tolist()
+            for name in ("weight", "mean", "variance", "seconds"):
+                assert getattr(found, name) == pytest.approx(getattr(of_all, name), nan_ok=True)
+        store.close()
+        monkeypatch.setattr("services.estimator.store.duckdb_store.PRUNED_FROM", 1)
+    assert opened[0] == opened[1]
+    assert fewest <= len(kept) <= most
+    copy = MemoryStore(HALF_LIFE_S)
+    copy.add(kept)
+    of_all, of_kept = (one.find(keys(*PLACES)) for one in (whole, copy))
+    assert (of_kept.weight >= (1 - PRUNED_SHARE) * of_all.weight).all()
+    assert of_kept.mean == pytest.approx(of_all.mean, abs=PRUNED_SHARE * (60.0 - 40.0))
+    assert (of_kept.count >= np.minimum(of_all.count, RUNNING)).all()
+
+
+def test_old_observations_stay_where_the_newer_ones_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten half-lives later each weighs a thousandth, and all together more than what came since."""
+    path = str(tmp_path / "store.duckdb")
+    old = [observed(place=f"p{n}", at=float(n), seconds=2000.0, throughput=40.0) for n in range(500)]
+    new = [observed(place=f"q{n}", at=10.5 * HALF_LIFE_S, seconds=1.0, throughput=60.0) for n in range(70)]
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add([*old, *new])
+    store.close()
+    monkeypatch.setattr("services.estimator.store.duckdb_store.PRUNED_FROM", 1)
+    store = DuckDbStore(path, HALF_LIFE_S)
+    assert store.observations(0, 9999) == [*old, *new]
+    store.close()
+
+
+def test_a_file_opens_where_there_is_no_room_to_delete_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = ("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", tmp_path)
+    if os.geteuid() or subprocess.run(mounts, check=False).returncode:
+        pytest.skip("needs to mount a disk")
+    path, fill = str(tmp_path / "store.duckdb"), tmp_path / "fill"
+    try:
+        store = DuckDbStore(path, HALF_LIFE_S)
+        store.add(history(1, 40.0))
+        store.close()
+        with suppress(OSError), fill.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        monkeypatch.setattr("services.estimator.store.duckdb_store.PRUNED_FROM", 1)
+        kept = []
+        for _ in range(2):
+            store = DuckDbStore(path, HALF_LIFE_S)
+            kept.append(len(store.observations(0, 9999)))
+            store.close()
+            fill.unlink(missing_ok=True)
+        assert kept[0] == 1200 > kept[1]
+    finally:
+        subprocess.run(("umount", tmp_path), check=True)
 
 
 def test_workloads_leave_memory_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
