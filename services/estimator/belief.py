@@ -52,15 +52,18 @@ def note(known: Executions, ended: Ended, fact: Event, kept: float = ENDED_KEPT)
     if type(fact) not in ENDS:  # most facts
         return
     match fact:
-        case WorkerStopped() | JobPreempted() | JobCompleted() | JobFailed():
-            placements = [fact.placement_id] if fact.placement_id in known.running else []
+        case WorkerStopped():
+            ends = [(fact.placement_id, fact.node_id)]
+        case JobPreempted() | JobCompleted() | JobFailed():
+            ends = [(fact.placement_id, leader) for leader in known.running.get(fact.placement_id, {})]
         case NodeLost() | NodeJoined():
-            placements = accuracy.left_behind(known, fact)
+            ends = [(one, fact.node_id) for one in accuracy.left_behind(known, fact)]
         case _:
             raise AssertionError(fact)
-    for placement_id in placements:
-        gangs_of_it = {leader: _ordered(one.order) for leader, one in known.running[placement_id].items()}
-        ended[placement_id] = ended.pop(placement_id, {}) | gangs_of_it
+    for placement_id, leader in ends:
+        running = known.running.get(placement_id, {}).get(leader)
+        if running is not None:
+            ended[placement_id] = ended.pop(placement_id, {}) | {leader: _ordered(running.order)}
     while len(ended) > kept:
         del ended[next(iter(ended))]
 
