@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(UV is None, reason="needs uv, which `uv run pyte
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The environment's folder. What it needs is where uv found it for the one that runs the tests."""
     path = tmp_path_factory.mktemp("plain")
-    words = (str(UV), "sync", "--quiet", "--frozen", "--no-dev", "--no-editable", "--no-compile-bytecode")
+    words = [str(UV), "sync", "--quiet", "--frozen", "--no-dev", "--no-editable", "--no-compile-bytecode"]
+    words += ["--refresh-package", "hopyard"]  # a wheel that uv keeps may be of code before the last changes
     environ = os.environ | {"UV_PROJECT_ENVIRONMENT": str(path)}
     kept = subprocess.run([*words, "--offline"], cwd=ROOT, env=environ, timeout=LIMIT_S, check=False)
     if kept.returncode != 0:

@@ -1,8 +1,6 @@
 import asyncio
 import errno
-import os
 import re
-import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -24,6 +22,7 @@ from shared.runtime.bus.jetstream.connection import AWAY, NOTHING_STORED, dated,
 from shared.runtime.bus.jetstream.consumer import Consumer, Lost
 from shared.runtime.process.nats_server import NatsServer
 from tests.bus_nets import LIMIT_S, JetStreamNet, LiveNats
+from tests.processes import standing_still
 from tests.shared.runtime.bus.bus_build import cancelled, until
 
 
@@ -147,17 +146,13 @@ async def test_a_question_without_an_answer_says_that_nats_stores_nothing(tmp_pa
     await server.start()
     settings = Settings(nats_url=server.url, publish_timeout_real_s=0.2)
     bus = await JetStreamBus.connect(settings, "admission", timeout_s=5.0)
-    assert server.pid is not None
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
+    with standing_still(server.pid):
         with pytest.raises(Unavailable):
             await bus.put("lease/admission", b"")
         with pytest.raises(Unavailable, match=f"^monitor does not answer within 0.2 s: {NOTHING_STORED}$"):
             await bus.ask(ShowStatus(), 0.2)
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-        await bus.close()
-        await server.stop()
+    await bus.close()
+    await server.stop()
 
 
 async def test_a_question_without_a_connection_says_so(live: JetStreamNet, nats: LiveNats) -> None:
@@ -216,13 +211,11 @@ async def frozen(*servers: NatsServer) -> AsyncIterator[JetStreamBus]:
     connected = bus._connection.nats.connected_url
     assert connected is not None
     (its,) = [server for server in servers if server.port == connected.port]
-    assert its.pid is not None
-    os.kill(its.pid, signal.SIGSTOP)
     try:
-        await flood(bus)
-        yield bus
+        with standing_still(its.pid):
+            await flood(bus)
+            yield bus
     finally:
-        os.kill(its.pid, signal.SIGCONT)
         for server in servers:
             await server.stop()
 
