@@ -4,6 +4,7 @@ import msgspec
 
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
 from schemas.placement import Gang
+from schemas.plans import Placement
 from services.planner.core.claims import Claims
 from services.planner.core.restart_times import RestartTimes
 from shared.domain import gangs
@@ -145,12 +146,18 @@ def is_held(state: State, job_id: JobId, at: float) -> bool:
 def is_on_hold(state: State, job_id: JobId) -> bool:
     """Whether plans give the job no GPUs because it is on hold.
 
-    One that is not preemptible keeps its GPUs once it has them.
+    One that is not preemptible keeps its GPUs once it has them, for as long as it can stay there.
     """
     if job_id not in state.on_hold:
         return False
-    job = state.jobs[job_id]
-    return job.preemptible or (job.running is None and job.ordered_at is None)
+    job, placement = state.jobs[job_id], state.claims.placement_of(job_id)
+    if job.preemptible or placement is None or (job.running is None and job.ordered_at is None):
+        return True
+    return placement.placement_id in state.claims.broken or not on_usable_nodes(state, placement)
+
+
+def on_usable_nodes(state: State, placement: Placement) -> bool:
+    return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
 
 
 def waited_s(job: TrackedJob, at: float) -> float:

@@ -28,7 +28,7 @@ from schemas.placement import Gang
 from schemas.plans import Placement, PlanKind
 from schemas.settings import Settings
 from services.planner.core.restart_times import SWITCH_S
-from services.planner.core.state import State, TrackedJob, is_on_hold, stands_by, types_of
+from services.planner.core.state import State, TrackedJob, is_on_hold, on_usable_nodes, stands_by, types_of
 from shared.domain import gangs, in_turns
 from shared.domain.sums import plain_sum
 
@@ -133,7 +133,7 @@ def _goes_on(state: State, job_id: JobId, job: TrackedJob) -> bool:
     placement = state.claims.placement_of(job_id)
     if placement is None or placement.placement_id != job.placement or is_on_hold(state, job_id):
         return False
-    return placement.placement_id not in state.claims.broken and _on_usable_nodes(state, placement)
+    return placement.placement_id not in state.claims.broken and on_usable_nodes(state, placement)
 
 
 def _cost_s(state: State, job: TrackedJob, settings: Settings) -> float:
@@ -160,11 +160,7 @@ def may_stay(state: State, job: TrackedJob, placement: Placement) -> bool:
         return False
     if gangs.misfit(placement.gang, job.demand, job.batch_size):
         return False
-    return _on_usable_nodes(state, placement)
-
-
-def _on_usable_nodes(state: State, placement: Placement) -> bool:
-    return all(node_id in state.nodes and state.nodes[node_id].usable for node_id in placement.gang.nodes)
+    return on_usable_nodes(state, placement)
 
 
 def _merges(job: TrackedJob, placement: Placement) -> bool:

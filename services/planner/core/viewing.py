@@ -126,7 +126,7 @@ def view_of(
         nodes=nodes,
         jobs=tuple(_marked([_job(state, job_id, job, at, memo) for _, job_id, job in rows], staying, warm)),
         apart={job_id: _at(placement) for job_id, placement in apart.items()},
-        jobs_present=len(state.jobs) - len(state.on_hold),
+        jobs_present=len(state.jobs) - sum(is_on_hold(state, job_id) for job_id in state.on_hold),
         jobs_coming=jobs_coming(state),
         effort=effort,
         restart_s=restart_s,

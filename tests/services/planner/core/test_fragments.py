@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from schemas.base import Event
-from schemas.events import PlacementRefused
-from schemas.ids import JobId
+from schemas.events import NodeDrained, PlacementRefused
+from schemas.ids import JobId, NodeId
 from schemas.plans import PlanKind, Waiting
 from schemas.settings import Settings
+from services.planner.core.viewing import view_of
 from services.planner.policies.contract.configurations import Configurations
 from services.planner.policies.contract.estimates import Estimated
+from services.planner.solver.effort import Effort
 from tests.fact_builders import (
     completed,
     config,
@@ -79,6 +81,25 @@ def test_a_job_that_is_not_preemptible_keeps_its_place_though_it_is_on_hold() ->
     carried_out(stage, stage.plan)
     stage.tell(held("first", at=20.0), opened(at=360.0, number=1))
     assert places(stage.plan) == {"first": config(node_1=4)}
+    view = view_of(
+        stage.core.state,
+        kind=PlanKind.FIRST,
+        at=360.0,
+        round_s=360.0,
+        restart_s=10.0,
+        policy="hops",
+        effort=Effort(),
+    )
+    assert view.jobs_present == 1
+
+
+def test_a_job_on_hold_that_is_not_preemptible_does_not_move_when_its_node_drains() -> None:
+    stage = cluster(*in_queue("first", demand=(4,), preemptible=False), opened())
+    carried_out(stage, stage.plan)
+    stage.tell(held("first", at=20.0), joined("node-2", at=21.0, gpus=8))
+    stage.tell(NodeDrained(at=22.0, node_id=NodeId("node-1")), opened(at=360.0, number=1))
+    assert places(stage.plan) == {}
+    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.HELD)]
 
 
 def test_a_job_that_is_put_on_hold_while_a_plan_is_made_is_not_in_it() -> None:
