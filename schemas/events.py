@@ -170,7 +170,7 @@ class JobCancelled(JobEvent, frozen=True, kw_only=True, tag="job.cancelled", omi
 class JobPriorityChanged(JobEvent, frozen=True, kw_only=True, tag="job.priority-changed", omit_defaults=True):
     """From the next plan on, the job has another priority."""
 
-    identity: ClassVar[tuple[str, ...]] = ("job_id", "at")
+    identity: ClassVar[tuple[str, ...]] = ("job_id", "priority", "at")
 
     priority: Rate
     by: PlainLine = ""

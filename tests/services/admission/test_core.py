@@ -306,6 +306,8 @@ def test_the_priority_of_a_job_is_changed_until_it_has_ended() -> None:
     assert isinstance(fresh, JobView)
     assert fresh.spec.priority == 7.0
     assert driver.submit(key="k", priority=3) == Submitted(job_id=job_id, created=False)
+    again = msgspec.structs.replace(driver.published[-1], priority=8.0)
+    assert again.event_id != driver.published[-1].event_id, "changes at the same time are all stored"
     driver.ask(cancel(job_id))
     refused = problem(driver.ask(SetPriority(job_id=job_id, priority=1.0)))
     assert (refused.status, refused.detail) == (409, f"job {job_id} has ended already: it is cancelled")
