@@ -6,7 +6,7 @@ from schemas.plans import Stage
 from schemas.views import PlanView
 from services.monitor.answers import gpus, nodes_by_state
 from services.monitor.cluster_now import ClusterNow, listed
-from shared.domain.metrics import jobs_by_state
+from shared.domain.metrics import jobs_by_state, jobs_on_hold
 from shared.domain.metrics.use import cluster_throughput_now
 from shared.domain.states import JobState
 from shared.runtime.service import Metric
@@ -21,6 +21,11 @@ def _jobs(cluster: ClusterNow) -> Iterator[Metric]:
     for state in JobState:
         number = float(found.get(state, 0))
         yield Metric(name="hopyard_jobs", help="Jobs by state.", value=number, labels={"state": state.value})
+    yield Metric(
+        name="hopyard_jobs_on_hold",
+        help="Queued and preempted jobs that are on hold.",
+        value=float(jobs_on_hold(cluster.ledger)),
+    )
     yield Metric(
         name="hopyard_facts_void_total",
         help="Facts about jobs that the table of states did not allow.",

@@ -131,6 +131,11 @@ def jobs_by_state(ledger: Ledger) -> dict[str, int]:
     return {state.value: number for state, number in counts.items() if number}
 
 
+def jobs_on_hold(ledger: Ledger) -> int:
+    """Number of jobs that would wait for GPUs if they were not on hold."""
+    return sum(record.hold is not None and record.state in WAITING for record in ledger.jobs.values())
+
+
 def job_counts(ledger: Ledger) -> dict[str, int]:
     """`submitted`: all jobs so far. Then the jobs by state; the state SUBMITTED is called `profiling`."""
     states = jobs_by_state(ledger)

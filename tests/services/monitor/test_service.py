@@ -18,6 +18,7 @@ from shared.runtime.shell.shell import Shell
 from shared.runtime.shell.virtual import run
 from tests.fact_builders import (
     JOB,
+    held,
     in_queue,
     joined,
     placement,
@@ -120,11 +121,12 @@ def test_the_metrics_show_the_cluster() -> None:
         bus = MemoryBus(LoopClock())
         async with living(bus) as service:
             await bus.publish([joined(gpus=4), *in_queue(), *in_queue("b"), plan(placement("b"), gap=0.02)])
-            await bus.publish([worker_started("b"), started("b")])
+            await bus.publish([worker_started("b"), started("b"), *in_queue("c"), held("c"), held("b")])
             await asyncio.sleep(1)
             assert service.metrics is not None
             values = {(metric.name, *metric.labels.values()): metric.value for metric in service.metrics()}
-            assert values["hopyard_jobs", "queued"] == 1
+            assert values["hopyard_jobs", "queued"] == 2
+            assert values["hopyard_jobs_on_hold",] == 1
             assert values["hopyard_gpus", "v100"] == 4
             assert values["hopyard_nodes", "alive"] == 1
             assert values["hopyard_nodes_busy",] == 1
