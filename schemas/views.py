@@ -16,6 +16,8 @@ class HoldView(Message, frozen=True, kw_only=True):
     at: float
     by: str = ""
     """the user who put the job on hold; empty: the API asks for no token"""
+    keeps_gpus: bool = False
+    """it runs and is not preemptible: it was put on hold just before it started, and no plan stops it"""
 
 
 class JobView(Message, frozen=True, kw_only=True):

@@ -287,8 +287,8 @@ def priority(
 def hold(job: JobArgument, *, api: Api = None, as_json: AsJson = False) -> None:
     """Give a job no GPUs until it is released.
 
-    If it runs, the next round's plan stops it, with a checkpoint. It is not
-    measured either, and its waiting time stands still.
+    If it runs, the next plan for all jobs stops it, with a checkpoint. It is
+    not measured either, and its waiting time stands still.
 
     $ hopyard hold job-17
     $ hopyard ps --mine --state queued -q | xargs -n 1 hopyard hold

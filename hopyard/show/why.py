@@ -78,7 +78,9 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
     speed = f", estimated at {number(why.estimated_throughput)} samples/s" if why.estimated_throughput else ""
     yield f"{why.job_id} runs{where}{_since(why, moment)}{speed}."
     if why.hold is not None:
-        yield f"It is on hold, since {moment(why.hold.at)}: the next plan of a round stops it."
+        stops = "the next plan for all jobs stops it"
+        outcome = "it is not preemptible and keeps its GPUs" if why.hold.keeps_gpus else stops
+        yield f"It is on hold, since {moment(why.hold.at)}: {outcome}."
     if why.plan is not None:
         figures = _figures(why.standing, why.plan.measures)
         yield f"{_decided(why.plan, moment)}{f': {figures}' if figures else ''}."

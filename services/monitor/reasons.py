@@ -59,7 +59,10 @@ def why(ledger: Ledger, record: JobRecord, raqlr: float | None, now: float) -> W
 
 def hold_view(record: JobRecord) -> HoldView | None:
     hold = None if record.ended else record.hold
-    return None if hold is None else HoldView(at=hold.at, by=hold.by.rpartition("/")[0])
+    if hold is None:
+        return None
+    keeps_gpus = record.present is not None and not record.spec.preemptible
+    return HoldView(at=hold.at, by=hold.by.rpartition("/")[0], keeps_gpus=keeps_gpus)
 
 
 def preemptions(record: JobRecord) -> tuple[PreemptionView, ...]:
@@ -107,7 +110,7 @@ def dominant(ledger: Ledger, record: JobRecord) -> Reason:
     hold = hold_view(record)
     if hold is not None:
         detail = f"by {hold.by}" if hold.by else ""
-        return Reason(reason=Waiting.HELD.value, detail=detail, since=max(hold.at, _waits_from(record)))
+        return Reason(reason=Waiting.HELD.value, detail=detail, since=hold.at)
     supplied, since = _supply(ledger, record)
     if not supplied:
         detail = f"no node with {_types(record)} is alive and takes jobs"

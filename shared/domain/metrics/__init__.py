@@ -206,9 +206,10 @@ def raqlr(ledger: Ledger, *, now: float, window_s: float = RAQLR_WINDOW_S) -> fl
 def expected_wait_s(record: JobRecord, recent: float | None) -> float | None:
     """Roughly how long a waiting job waits in all, seconds: RAQLR × age (Hops section 3.6).
 
-    The wait so far is included. `recent`: the RAQLR. None: the job does not wait, or RAQLR or age is unknown.
+    The wait so far is included. `recent`: the RAQLR. None: the job does not wait, is on hold, or RAQLR or age
+    is unknown.
     """
-    if record.state not in WAITING or recent is None or record.age_s is None:
+    if record.state not in WAITING or record.hold or recent is None or record.age_s is None:
         return None
     return recent * record.age_s
 

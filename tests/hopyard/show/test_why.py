@@ -8,7 +8,7 @@ from schemas.events import PreemptReason
 from schemas.ids import JobId, NodeId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Beneficiary, Cause, Measures, PlanKind, Stage, Standing, Waiting
-from schemas.views import ClockView, HolderView, PreemptionView, WhyView
+from schemas.views import ClockView, HolderView, HoldView, PreemptionView, WhyView
 from tests.hopyard.cli_builders import plan_view
 
 LR = Measures(priority="latency ratio, waiting over running", gain="gain, weight × speed")
@@ -112,6 +112,14 @@ def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
     text = said(runs)
     assert text[0] == "job-2 runs on t4-0:4, since 00:12:00.0 (5s ago), estimated at 812 samples/s."
     assert text[1].endswith("latency ratio 0.5, gain 1.25.")
+
+
+def test_a_running_job_on_hold_says_whether_it_is_stopped() -> None:
+    runs = msgspec.structs.replace(WAITS, state="running", reason="running", holders=())
+    stops = msgspec.structs.replace(runs, hold=HoldView(at=600.0))
+    assert said(stops)[1].endswith(": the next plan for all jobs stops it.")
+    stays = msgspec.structs.replace(runs, hold=HoldView(at=600.0, keeps_gpus=True))
+    assert said(stays)[1].endswith(": it is not preemptible and keeps its GPUs.")
 
 
 def test_a_preempted_job_names_the_jobs_it_was_stopped_for() -> None:

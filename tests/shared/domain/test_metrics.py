@@ -14,7 +14,7 @@ from schemas.events import GpusWithheld, Outcome, PreemptReason
 from schemas.ids import JobId, NodeId
 from schemas.placement import Forked, Gang
 from schemas.plans import Stage
-from shared.domain.ledger import Ledger, forget_jobs, ledger_of
+from shared.domain.ledger import Ledger, fold, forget_jobs, ledger_of
 from shared.domain.ledger.jobs import drop_runs
 from shared.domain.metrics import (
     expected_wait_s,
@@ -40,6 +40,7 @@ from tests.fact_builders import (
     checkpointed,
     completed,
     config,
+    held,
     in_queue,
     joined,
     left_out,
@@ -194,6 +195,8 @@ def test_a_waiting_job_waits_roughly_as_long_as_jobs_of_late_did_for_their_lengt
     assert expected_wait_s(jobs[JobId("c")], 0.3) == pytest.approx(30)  # age 100 s
     assert expected_wait_s(jobs[JobId("c")], None) is None
     assert [expected_wait_s(jobs[JobId(name)], 0.3) for name in "ad"] == [None, None]
+    fold(ledger, held("c", at=162))
+    assert expected_wait_s(jobs[JobId("c")], 0.3) is None
 
 
 def test_fragments_are_a_mean_over_rounds_of_the_mean_over_plans() -> None:
