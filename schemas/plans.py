@@ -50,7 +50,7 @@ class Waiting(StrEnum):
     NO_ESTIMATE = "no-estimate"
     OUTWEIGHED = "outweighed"
     """it had configurations, but the plan gains more by giving the GPUs to other jobs"""
-    HELD = "held"
+    ON_HOLD = "on-hold"
     """it is on hold"""
 
 
@@ -132,5 +132,5 @@ class Cause(Message, frozen=True, kw_only=True, omit_defaults=True):
     """standing of the job whose placement ended"""
     node: NodeId | None = None
     """the node that drains, was lost or lost the worker"""
-    held: bool = False
+    on_hold: bool = False
     """the job was put on hold"""

@@ -28,7 +28,7 @@ def cause_text(reason: str, cause: Cause | None) -> str:
             "failed": f"its processes on {cause.node} failed",
             "node-left": f"the time of {cause.node} was over",
         }.get(reason, f"its worker on {cause.node} ended")
-    if cause.held:
+    if cause.on_hold:
         return f"since it was put on hold ({cause.plan_id})"
     if reason == "merge":
         return f"its copies get new shares{_shares_changed(cause)}{_worth(cause)} ({cause.plan_id})"

@@ -28,7 +28,7 @@ OPENINGS = {
     "as fill the GPUs with their smallest demands",
     Waiting.NO_CONFIGURATION: "No nodes that it may use have room for it",
     Waiting.OUTWEIGHED: "It could run; other jobs come first",
-    Waiting.HELD: "It is on hold",
+    Waiting.ON_HOLD: "It is on hold",
 }
 """the first words on why a job waits, by reason"""
 SELF_MADE = frozenset({PreemptReason.INTERRUPTED, PreemptReason.FAILED})

@@ -110,7 +110,7 @@ def dominant(ledger: Ledger, record: JobRecord) -> Reason:
     hold = hold_view(record)
     if hold is not None:
         detail = f"by {hold.by}" if hold.by else ""
-        return Reason(reason=Waiting.HELD.value, detail=detail, since=hold.at)
+        return Reason(reason=Waiting.ON_HOLD.value, detail=detail, since=hold.at)
     supplied, since = _supply(ledger, record)
     if not supplied:
         detail = f"no node with {_types(record)} is alive and takes jobs"

@@ -44,13 +44,13 @@ def causes(state: State, plan: PlanPublished) -> Iterator[tuple[Placed, PreemptR
     if not ending:
         return
     takers, given = _takers(state, plan), {each.job_id: each.gang for each in plan.placements}
-    held = {left.job_id for left in plan.left_out if left.reason is Reason.HELD}
+    on_hold = {left.job_id for left in plan.left_out if left.reason is Reason.ON_HOLD}
     for placed in ending:
         gang = given.get(placed.job_id)
         merges = placed.copies and gang is not None and gangs.merges(gang)
         reason = PreemptReason.MERGE if merges else PreemptReason.PLAN
         cause = _cause(state, placed, plan, takers, moved=gang is not None)
-        yield placed, reason, msgspec.structs.replace(cause, held=placed.job_id in held)
+        yield placed, reason, msgspec.structs.replace(cause, on_hold=placed.job_id in on_hold)
 
 
 def _takers(state: State, plan: PlanPublished) -> Takers:

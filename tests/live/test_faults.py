@@ -109,7 +109,11 @@ async def test_a_running_job_on_hold_stops_until_it_is_released(loaded: Loaded) 
         await client.hold(job_id)
         while (job := await client.job(job_id)).state == "running":
             await asyncio.sleep(0.1)
-    assert (job.state, job.hold is not None, (await client.why(job_id)).reason) == ("preempted", True, "held")
+    assert (job.state, job.hold is not None, (await client.why(job_id)).reason) == (
+        "preempted",
+        True,
+        "on-hold",
+    )
     await client.release(job_id)
 
 

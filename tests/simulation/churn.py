@@ -349,9 +349,9 @@ def why_is_true(known: Known) -> Iterator[str]:
         ]
         false = (
             (reason == STARTING and not wanted)
-            or (wanted and not running and reason not in (STARTING, NO_NODES, Reason.HELD))
-            or (not running and reason != Reason.HELD and (reason == NO_NODES) is usable)
-            or (not running and (reason == Reason.HELD) is not (record.job_id in known.planner.on_hold))
+            or (wanted and not running and reason not in (STARTING, NO_NODES, Reason.ON_HOLD))
+            or (not running and reason != Reason.ON_HOLD and (reason == NO_NODES) is usable)
+            or (not running and (reason == Reason.ON_HOLD) is not (record.job_id in known.planner.on_hold))
             or ("is being measured" in detail and not measured)
         )
         if false:

@@ -57,11 +57,11 @@ def test_a_running_job_on_hold_saves_and_stops_and_goes_on_once_it_is_released(p
     assert stopped.at - held.at < ROUND_S + 60.0
     assert stopped.samples_done > 0
     assert stopped.cause is not None
-    assert stopped.cause.held
+    assert stopped.cause.on_hold
     plans = [fact for fact in ran.events if isinstance(fact, PlanPublished)]
     between = [made for made in plans if held.at < made.at < released.at]
     assert held.job_id not in {placement.job_id for made in between for placement in made.placements}
     reasons = {left.reason for made in between for left in made.left_out if left.job_id == held.job_id}
-    assert reasons == {Waiting.HELD}
+    assert reasons == {Waiting.ON_HOLD}
     record = ledger_of(ran.events).jobs[held.job_id]
     assert record.on_hold_s == pytest.approx(released.at - stopped.at)

@@ -61,7 +61,7 @@ ON_ORDER = frozenset({PreemptReason.PLAN, PreemptReason.MERGE})
 
 REFUSALS_FREE = 3
 """refusals of one job in a row after which it is planned again at once: the plan may just have come late"""
-HOLD_MOST_S = 1_800.0
+PUT_OFF_MOST_S = 1_800.0
 """longest time for which a refused job is not planned"""
 
 
@@ -294,14 +294,14 @@ def _placement_refused(state: State, fact: PlacementRefused) -> None:
             job.tally = Tally()  # what its workers still report counts for nobody
         if fact.placement_id in claims.planned:  # else a later plan took it back
             job.refusals += 1
-            job.held_until = fact.at + _hold_s(job.refusals)
+            job.put_off_until = fact.at + _put_off_s(job.refusals)
     claims.withdraw(fact.placement_id)
 
 
-def _hold_s(refusals: int) -> float:
+def _put_off_s(refusals: int) -> float:
     """Seconds for which a job is not planned after refusals, so that the two do not alternate for ever."""
     beyond = refusals - REFUSALS_FREE
-    return min(2.0**beyond, HOLD_MOST_S) if beyond > 0 else 0.0
+    return min(2.0**beyond, PUT_OFF_MOST_S) if beyond > 0 else 0.0
 
 
 # ---- nodes and workers

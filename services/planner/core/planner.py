@@ -50,7 +50,7 @@ from services.planner.core.publication import (
 )
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State, is_held, is_on_hold
+from services.planner.core.state import State, is_on_hold, is_put_off
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -198,7 +198,7 @@ class Planner:
         if trigger is not None and not self._changes_nothing(fact):
             lone = trigger is Trigger.ARRIVAL and not self.state.coming
             at = now if lone else self._schedule.settled(now)
-            self._call(trigger, max(at, self._held_until(fact)), own=is_a_plans_own(fact))
+            self._call(trigger, max(at, self._put_off_until(fact)), own=is_a_plans_own(fact))
 
     def _changes_nothing(self, fact: Event) -> bool:
         """Whether a plan would be the same without the fact: its job is on hold, or has the same GPUs."""
@@ -228,10 +228,10 @@ class Planner:
             if job_id in self.state.jobs and self.state.jobs[job_id].preemptible
         )
 
-    def _held_until(self, fact: Event) -> float:
+    def _put_off_until(self, fact: Event) -> float:
         """The time until which a refused job is not planned; 0 for a fact that is no refusal."""
         job = self.state.jobs.get(fact.job_id) if isinstance(fact, PlacementRefused) else None
-        return 0.0 if job is None else job.held_until
+        return 0.0 if job is None else job.put_off_until
 
     def _see_plan(self, plan: PlanPublished) -> None:
         """End the making of our own plan; stop leading where the plan has a newer leader's token."""
@@ -292,7 +292,7 @@ class Planner:
             if kind is not None:
                 return self._begin(kind, Call.FIRST if kind is PlanKind.FIRST else call, policy, now)
             self._schedule.skip(call)
-            self._expect_held(now)
+            self._expect_put_off(now)
             due_at, call = self._next(policy.calls, now)
         self._timer = due_at
         return []
@@ -313,7 +313,7 @@ class Planner:
         if call is Call.HELP and any(is_on_hold(self.state, one) for one in self.state.claims.of_job):
             return PlanKind.FIRST
         jobs = [self.state.jobs[job_id] for job_id in waiting(self.state)]
-        least = [job.demand[0] for job in jobs if job.held_until <= now]
+        least = [job.demand[0] for job in jobs if job.put_off_until <= now]
         if not least:
             return None
         if policy.fills_any_room:
@@ -329,7 +329,7 @@ class Planner:
         assert self._token is not None, "only the leader plans"
         assert self._making is None, "one plan at a time"
         self._schedule.begun(call)
-        self._expect_held(now)
+        self._expect_put_off(now)
         shut = closed_nodes(self.state, now, self._settings, self._memo)
         stays = staying(self.state, now, self._settings, shut) if kind is PlanKind.FIRST else Stays()
         view = view_of(
@@ -437,12 +437,14 @@ class Planner:
         if call is not Call.FRAGMENT and decision.left and making.stays_until < math.inf:
             self._schedule.expect(call, making.stays_until)
 
-    def _expect_held(self, now: float) -> None:
+    def _expect_put_off(self, now: float) -> None:
         """Have a plan made when the first of the jobs that are not planned after refusals may be planned."""
         state = self.state
-        held = [state.jobs[job_id].held_until for job_id in state.waiting if is_held(state, job_id, now)]
-        if held:
-            self._call(Trigger.FREED, min(held), own=False)
+        times = [
+            state.jobs[job_id].put_off_until for job_id in state.waiting if is_put_off(state, job_id, now)
+        ]
+        if times:
+            self._call(Trigger.FREED, min(times), own=False)
 
     def _outlived(self, making: Making, now: float) -> bool:
         """Whether it is a fragment plan whose round has ended."""

@@ -10,7 +10,7 @@ from schemas.events import PlanPublished
 from schemas.ids import GpuType, JobId, PlacementId, PlanId
 from schemas.placement import Gang
 from schemas.plans import Layer, LeftOut, Placement, PlanKind, Waiting
-from services.planner.core.state import State, is_held, is_on_hold
+from services.planner.core.state import State, is_on_hold, is_put_off
 from services.planner.core.staying import may_stay
 from services.planner.policies.contract.decision import Choice, Decision, Left
 from services.planner.policies.contract.view import Present, View
@@ -264,7 +264,7 @@ def _dropped(state: State, wanted: Sequence[Choice], kept: Sequence[Choice]) -> 
         return []
     jobs = {choice.job_id for choice in kept}
     return [
-        Left(job_id=choice.job_id, reason=Waiting.HELD)
+        Left(job_id=choice.job_id, reason=Waiting.ON_HOLD)
         if choice.job_id in state.on_hold
         else Left(job_id=choice.job_id, reason=Waiting.NO_CONFIGURATION, detail=NODE_GONE)
         for choice in wanted
@@ -281,10 +281,10 @@ def _held_back(state: State, frame: Frame) -> list[Left]:
     refused = [
         Left(job_id=job_id, reason=Waiting.NO_CONFIGURATION, detail=REFUSED)
         for job_id in state.waiting
-        if is_held(state, job_id, view.at) and job_id not in shown and job_id not in frame.on_hold
+        if is_put_off(state, job_id, view.at) and job_id not in shown and job_id not in frame.on_hold
     ]
     return refused + [
-        Left(job_id=job_id, reason=Waiting.HELD) for job_id in frame.on_hold if job_id not in shown
+        Left(job_id=job_id, reason=Waiting.ON_HOLD) for job_id in frame.on_hold if job_id not in shown
     ]
 
 
@@ -344,7 +344,7 @@ def _left_out(
                 job_id=job.job_id,
                 reason=job.reason,
                 detail=job.detail,
-                held_by=() if job.reason is Waiting.HELD else most[types],
+                held_by=() if job.reason is Waiting.ON_HOLD else most[types],
             )
             for job, types in waiting
         ]

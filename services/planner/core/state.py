@@ -75,7 +75,7 @@ class TrackedJob(msgspec.Struct, kw_only=True):
     """when it took its present turns; `samples_at` if it has taken no others since"""
     refusals: int = 0
     """refusals of its placements in a row, without a start in between"""
-    held_until: float = 0.0
+    put_off_until: float = 0.0
     """cluster time before which it is not planned, because the placer refused it several times in a row"""
     placement: PlacementId | None = None
     """the newest placement whose start was ordered"""
@@ -137,10 +137,10 @@ def jobs_coming(state: State) -> int:
     )
 
 
-def is_held(state: State, job_id: JobId, at: float) -> bool:
+def is_put_off(state: State, job_id: JobId, at: float) -> bool:
     """Whether the job waits and is not planned yet, because the placer refused it several times in a row."""
-    held = state.jobs[job_id].held_until > at and job_id in state.waiting
-    return held and job_id not in state.claims.of_job
+    put_off = state.jobs[job_id].put_off_until > at and job_id in state.waiting
+    return put_off and job_id not in state.claims.of_job
 
 
 def is_on_hold(state: State, job_id: JobId) -> bool:

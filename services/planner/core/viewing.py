@@ -14,8 +14,8 @@ from services.planner.core.restart_times import Restart
 from services.planner.core.state import (
     State,
     TrackedJob,
-    is_held,
     is_on_hold,
+    is_put_off,
     jobs_coming,
     shares_of,
     waited_s,
@@ -110,8 +110,8 @@ def view_of(
         nodes = reduced(_marked_closed(nodes, closed), {}, lasting)
     names = waiting(state) if fragment else [job_id for job_id in plannable(state) if job_id not in apart]
     jobs = state.jobs
-    if any(jobs[job_id].held_until > at for job_id in names):
-        names = [job_id for job_id in names if not is_held(state, job_id, at)]
+    if any(jobs[job_id].put_off_until > at for job_id in names):
+        names = [job_id for job_id in names if not is_put_off(state, job_id, at)]
     rows = [((job := jobs[job_id]).submitted_at, job_id, job) for job_id in names]
     rows.sort()  # never by the job itself: ids are unique
     warm = _warm(state)

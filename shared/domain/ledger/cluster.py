@@ -45,7 +45,7 @@ from shared.domain.tally import WELL, Tally
 
 REFUSED = "refused"
 """the reason of a job whose placement the placer refused"""
-NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE, Waiting.HELD})
+NOT_YET = frozenset({Waiting.PROFILING, Waiting.NOT_PLANNED, Waiting.NO_ESTIMATE, Waiting.ON_HOLD})
 """reasons for waiting that more idle GPUs would not remove"""
 
 NODES_KEPT = 256
@@ -117,7 +117,7 @@ def _verdicts(ledger: Ledger, fact: PlanPublished, verdicts: dict[JobId, Verdict
     rivals = {holders: tuple([standings.get(job_id) for job_id in holders]) for holders in named}
     found = {}
     for position, left in enumerate(fact.left_out, start=1):
-        if left.reason is Waiting.HELD or _has_ended(ledger, left.job_id):
+        if left.reason is Waiting.ON_HOLD or _has_ended(ledger, left.job_id):
             continue
         before, reason = verdicts.get(left.job_id), str(left.reason)
         shown = before.deciding if before is not None else None

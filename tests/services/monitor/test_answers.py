@@ -307,18 +307,18 @@ def test_a_job_under_measurement_says_where() -> None:
 def test_a_job_on_hold_says_since_when_and_by_whom() -> None:
     by_ada = msgspec.structs.replace(held(at=5), by="ada/12ab")
     view = why(joined(), *in_queue(), by_ada, plan(at=7), now=9.0)
-    assert (view.reason, view.detail, view.since, view.wait_s) == (Waiting.HELD, "by ada", 5.0, 5.0)
+    assert (view.reason, view.detail, view.since, view.wait_s) == (Waiting.ON_HOLD, "by ada", 5.0, 5.0)
     assert view.hold == HoldView(at=5.0, by="ada")
     assert why(*in_queue(), held(at=5)).detail == ""
     runs = why(joined(), *in_queue(), started(at=3), held(at=5))
     assert (runs.reason, runs.detail) == ("running", "it runs on node-1 (1 GPU); it is on hold")
     stopped = why(joined(), *in_queue(), started(at=3), held(at=5), preempted(at=8))
-    assert (stopped.reason, stopped.since) == (Waiting.HELD, 5.0)
+    assert (stopped.reason, stopped.since) == (Waiting.ON_HOLD, 5.0)
     kept = why(joined(), *in_queue(preemptible=False), held(at=2), started(at=3))
     assert kept.hold == HoldView(at=2.0, keeps_gpus=True)
     back = why(joined(), *in_queue(preemptible=False), held(at=2), started(at=3), preempted(at=8))
-    assert (back.reason, back.hold) == (Waiting.HELD, HoldView(at=2.0))
-    left = msgspec.structs.replace(left_out(), reason=Waiting.HELD)
+    assert (back.reason, back.hold) == (Waiting.ON_HOLD, HoldView(at=2.0))
+    left = msgspec.structs.replace(left_out(), reason=Waiting.ON_HOLD)
     free = why(joined(), *in_queue(), held(at=5), plan(at=6, left_out=(left,)), released(at=7))
     assert (free.reason, free.hold) == (Waiting.NOT_PLANNED, None)
     assert why(joined(), *in_queue(), held(at=5), cancelled(at=6)).hold is None

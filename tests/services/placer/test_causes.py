@@ -42,11 +42,11 @@ def test_a_preemption_names_the_jobs_it_serves_with_their_standings() -> None:
 
 def test_a_job_on_hold_was_not_stopped_for_others() -> None:
     bench = running()
-    left = LeftOut(job_id=JOB, reason=Waiting.HELD, held_by=())
+    left = LeftOut(job_id=JOB, reason=Waiting.ON_HOLD, held_by=())
     bench.plan(place("p2", OTHER, a=3), left_out=(left,))
     cause = cause_of_its_end(bench)
     assert cause is not None
-    assert cause.held
+    assert cause.on_hold
     assert cause_text("plan", cause) == "since it was put on hold (plan-2)"
 
 

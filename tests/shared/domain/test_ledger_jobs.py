@@ -104,7 +104,7 @@ def test_a_hold_of_a_job_that_has_ended_is_void() -> None:
 
 
 def test_idle_gpus_beside_jobs_on_hold_are_no_fragments() -> None:
-    left = LeftOut(job_id=JobId(JOB), reason=Waiting.HELD, held_by=())
+    left = LeftOut(job_id=JobId(JOB), reason=Waiting.ON_HOLD, held_by=())
     made = msgspec.structs.replace(plan(), left_out=(left,), idle_gpus=4)
     assert ledger_of([*in_queue(), made]).plans[-1].fragments == 0
 

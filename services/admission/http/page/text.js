@@ -111,7 +111,7 @@ const REASONS = {
   "outside-window": "too far back in the queue",
   "no-configuration": "no room on nodes it may use",
   outweighed: "other jobs come first",
-  held: "on hold",
+  "on-hold": "on hold",
   refused: "its last placement could not start",
   starting: "starts",
   "no-nodes": "waits for a node",

@@ -163,7 +163,7 @@ def test_a_refused_job_is_planned_at_the_end_of_its_hold_whatever_else_happens(
         stage.until(at)
         place = stage.plan.placements[0].placement_id
         stage.tell(refused("j", at=at, place=place))
-        refused_at, until = at, stage.core.state.jobs[J].held_until
+        refused_at, until = at, stage.core.state.jobs[J].put_off_until
         at = max(at, until) + 5.0
     assert until - refused_at == 8.0
     if event is not None:
@@ -180,12 +180,12 @@ def test_a_planner_that_restarts_plans_a_refused_job_at_the_end_of_its_hold() ->
     for at in (20.0, 30.0, 40.0, 50.0, 60.0, 70.0):
         stage.until(at)
         stage.tell(refused("j", at=at, place=stage.plan.placements[0].placement_id))
-    held_until = stage.core.state.jobs[J].held_until
-    assert held_until > stage.now + 5.0
+    put_off_until = stage.core.state.jobs[J].put_off_until
+    assert put_off_until > stage.now + 5.0
     facts, stage.facts = stage.facts, []
     stage.replay(*facts)
     stage.lead(2)
-    stage.until(held_until + 3.0)
+    stage.until(put_off_until + 3.0)
     assert "j" in stage.core.state.claims.of_job
 
 
@@ -245,7 +245,7 @@ def test_a_placement_that_a_later_plan_took_back_is_no_refusal_of_the_job() -> N
     job = stage.core.state.jobs[J]
     for number in range(8):
         stage.tell(taken_back(stage, f"earlier-{number}"))
-    assert (job.refusals, job.held_until) == (0, 0.0)
+    assert (job.refusals, job.put_off_until) == (0, 0.0)
     assert "j" in stage.core.state.claims.of_job
     made = len(stage.plans)
     stage.until(60.0)

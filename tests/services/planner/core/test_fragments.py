@@ -60,7 +60,7 @@ def test_a_job_on_hold_is_left_out_until_it_is_released() -> None:
     stage.tell(opened(at=360.0, number=1))
     assert places(stage.plan) == {"first": config(node_1=4)}
     assert [(left.job_id, left.reason, left.held_by) for left in stage.plan.left_out] == [
-        ("second", Waiting.HELD, ())
+        ("second", Waiting.ON_HOLD, ())
     ]
     stage.tell(released("second", at=400.0))
     assert (stage.plan.at, places(stage.plan)) == (400.0, {"second": config(node_1=4)})
@@ -73,7 +73,7 @@ def test_a_first_plan_leaves_out_a_running_job_on_hold() -> None:
     assert kinds(stage) == [PlanKind.FIRST]
     stage.tell(*in_queue("second", at=355.0, demand=(8,)), opened(at=360.0, number=1))
     assert places(stage.plan) == {"second": config(node_1=8)}
-    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.HELD)]
+    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.ON_HOLD)]
 
 
 def test_a_job_that_is_not_preemptible_keeps_its_place_though_it_is_on_hold() -> None:
@@ -99,7 +99,7 @@ def test_a_job_on_hold_that_is_not_preemptible_does_not_move_when_its_node_drain
     stage.tell(held("first", at=20.0), joined("node-2", at=21.0, gpus=8))
     stage.tell(NodeDrained(at=22.0, node_id=NodeId("node-1")), opened(at=360.0, number=1))
     assert places(stage.plan) == {}
-    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.HELD)]
+    assert [(left.job_id, left.reason) for left in stage.plan.left_out] == [("first", Waiting.ON_HOLD)]
 
 
 def test_a_job_that_is_put_on_hold_while_a_plan_is_made_is_not_in_it() -> None:
@@ -107,7 +107,7 @@ def test_a_job_that_is_put_on_hold_while_a_plan_is_made_is_not_in_it() -> None:
     stage.work_s = 5.0
     stage.tell(*in_queue("second", at=20.0, demand=(2, 4)), held("second", at=21.0))
     stage.until(30.0)
-    assert (places(stage.plan), [left.reason for left in stage.plan.left_out]) == ({}, [Waiting.HELD])
+    assert (places(stage.plan), [left.reason for left in stage.plan.left_out]) == ({}, [Waiting.ON_HOLD])
 
 
 def test_a_first_plan_mentions_a_job_that_is_released_while_it_is_made() -> None:

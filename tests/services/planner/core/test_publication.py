@@ -400,7 +400,7 @@ def refuse(state: State, job_id: JobId, times: int) -> None:
 def test_a_first_plan_leaves_out_a_job_that_was_refused_several_times_in_a_row() -> None:
     state = state_of(A, B)
     refuse(state, A, 8)
-    assert state.jobs[A].held_until > 400.0
+    assert state.jobs[A].put_off_until > 400.0
     plan = made(state, choice(B))
     assert plan.left_out == (
         LeftOut(job_id=A, reason=Waiting.NO_CONFIGURATION, detail=REFUSED, held_by=(B,)),
@@ -412,7 +412,7 @@ def test_a_refused_job_that_comes_up_by_now_is_mentioned_once() -> None:
     state = state_of(A)
     refuse(state, A, 8)
     comes_up(state, A, on(2), "pl-a", at=399.0)
-    assert state.jobs[A].held_until > 400.0
+    assert state.jobs[A].put_off_until > 400.0
     plan = made(state, frame=frame_of(state, stays=stays_in(state, A)))
     assert [each.placement_id for each in plan.placements] == ["pl-a"]
     assert plan.left_out == ()

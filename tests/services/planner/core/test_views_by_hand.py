@@ -215,11 +215,11 @@ def test_a_job_has_no_place_where_its_gang_is_broken_or_misfits_it() -> None:
 
 def test_a_job_that_was_refused_is_not_shown_until_its_time() -> None:
     state = state_of(joined(), *in_queue("a"), *in_queue("b"))
-    state.jobs[JobId("a")].held_until = 100.0
+    state.jobs[JobId("a")].put_off_until = 100.0
     for at, names in ((99.0, ["b"]), (100.0, ["a", "b"]), (101.0, ["a", "b"])):
         assert [job.job_id for job in seen(state, at=at).jobs] == names
         assert [job.job_id for job in seen(state, at=at, kind=PlanKind.FRAGMENT).jobs] == names
-    assert seen(waits(held_until=101.0)).jobs == ()
+    assert seen(waits(put_off_until=101.0)).jobs == ()
 
 
 def test_a_job_is_shown_once_it_is_queued_and_in_the_order_of_submission() -> None:
