@@ -27,6 +27,7 @@ import msgspec
 from schemas.base import Event
 from schemas.events import (
     JobHeld,
+    JobPreempted,
     JobQueued,
     JobReleased,
     JobTypeEstimated,
@@ -198,7 +199,8 @@ class Planner:
         if trigger is not None and not self._changes_nothing(fact):
             lone = trigger is Trigger.ARRIVAL and not self.state.coming
             at = now if lone else self._schedule.settled(now)
-            self._call(trigger, max(at, self._put_off_until(fact)), own=is_a_plans_own(fact))
+            own = is_a_plans_own(fact) and not self._is_released(fact)
+            self._call(trigger, max(at, self._put_off_until(fact)), own=own)
 
     def _changes_nothing(self, fact: Event) -> bool:
         """Whether a plan would be the same without the fact: its job is on hold, or has the same GPUs."""
@@ -211,6 +213,12 @@ class Planner:
                 return fact.job_id not in self.state.waiting
             case _:
                 return False
+
+    def _is_released(self, fact: Event) -> bool:
+        """Whether a plan stopped a job that was on hold, and the job was released in the meantime."""
+        if not isinstance(fact, JobPreempted) or fact.cause is None:
+            return False
+        return fact.cause.on_hold and not is_on_hold(self.state, fact.job_id)
 
     def _takes_gpus(self, fact: Event) -> bool:
         """Whether a round opens with measurements on GPUs that are not idle, and that jobs can leave.

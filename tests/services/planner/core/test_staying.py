@@ -5,7 +5,7 @@ import pytest
 
 from schemas.events import GpusWithheld, NodeDrained, NodeRestored
 from schemas.ids import Fingerprint, GpuType, JobId, NodeId, PlacementId
-from schemas.plans import PlanKind
+from schemas.plans import Cause, PlanKind
 from schemas.settings import Settings
 from services.planner.core.restart_times import REMEMBERED, RestartTimes
 from services.planner.policies.registry import names
@@ -20,6 +20,7 @@ from tests.fact_builders import (
     preempted,
     profiled,
     queued,
+    released,
     start_ordered,
     started,
     stop_ordered,
@@ -144,6 +145,22 @@ def test_a_job_on_hold_stops_whatever_it_ran_and_costs_the_budget_nothing(limits
     assert stage.core.state.moves_from == before
     stage.until(300.0)
     assert len(stage.plans) == 2
+
+
+@pytest.mark.parametrize("policy", ["srtf", "fifo", "sia", "allox", "hare", "yarn-cs", "jps", "tiresias"])
+def test_a_job_that_is_released_while_it_is_stopped_is_planned_again(policy: str) -> None:
+    """Even if nothing else happens."""
+    stage = one_that_runs(msgspec.structs.replace(SRTF, policy=policy))
+    place = stage.plan.placements[0].placement_id
+    stage.tell(held("job-1", at=21.0))
+    stage.until(400.0)
+    assert holder(stage) == []
+    stage.tell(stop_ordered(at=400.0, place=place), released("job-1", at=401.0))
+    stopped = preempted("job-1", at=405.0, place=place, samples_done=5.0)
+    cause = Cause(plan_id=stage.plan.plan_id, on_hold=True)
+    stage.tell(msgspec.structs.replace(stopped, cause=cause), worker_stopped("job-1", at=405.0, place=place))
+    stage.until(1200.0)
+    assert holder(stage) == ["job-1"]
 
 
 def test_a_drained_node_keeps_no_job() -> None:
