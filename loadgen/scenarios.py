@@ -67,15 +67,19 @@ def load_scenario(name_or_path: str | Path, catalogue: str = "") -> ScenarioFile
         raise fault(path, "$.settings.seed", "has no effect: the seed of a run is `workload.seed`, or --seed")
     if isinstance(scenario.cluster, ClusterFile):
         _check_cluster(scenario.cluster, path, "$.cluster.nodes")
-    elif scenario.cluster not in cluster_names():
-        raise fault(path, "$.cluster", f"not one of {', '.join(cluster_names())}")
+    elif scenario.cluster not in cluster_names():  # a path, relative to the scenario's file
+        file = Path(path).parent / Path(scenario.cluster).expanduser()
+        if not file.is_file():
+            reason = f"neither a file nor one of {', '.join(cluster_names())}"
+            raise fault(path, "$.cluster", reason)
+        scenario = msgspec.structs.replace(scenario, cluster=load_cluster(file))
     check_catalogue(scenario.catalogue, path, "$.catalogue")
     match scenario.workload:
         case ListedWorkload() as workload:
             _check_jobs(workload, path)
         case PoissonWorkload():
             pass
-        case TraceWorkload() as workload:  # its path is relative to the scenario's file
+        case TraceWorkload() as workload:
             if workload.hours is not None and workload.hours[0] >= workload.hours[1]:
                 raise fault(path, "$.workload.hours", "the first hour is not before the second")
             if workload.format is not None and workload.columns is not None:

@@ -23,7 +23,7 @@ class GpuTypeFile(File, frozen=True, kw_only=True):
 
 
 class NodeGroup(File, frozen=True, kw_only=True):
-    """`count` equal nodes, named `prefix-00`, `prefix-01` and so on."""
+    """`count` equal nodes, named `v100-0`, `v100-1` and so on; `v100-00` if there are more than ten."""
 
     prefix: Name
     count: Annotated[int, Meta(ge=1, le=10_000)]

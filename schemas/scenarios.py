@@ -9,6 +9,7 @@ from schemas.base import File, Message
 from schemas.catalogue import CatalogueFile
 from schemas.cluster import ClusterFile
 from schemas.jobs import JobFile, Name, Positive
+from schemas.numbers import PlainLine
 from schemas.settings import SEED_MOST
 
 Seed = Annotated[int, Meta(ge=0, le=SEED_MOST)]
@@ -97,8 +98,8 @@ class PolicyChange(File, frozen=True, kw_only=True):
 class ScenarioFile(File, frozen=True, kw_only=True):
     name: Name
     about: str = ""
-    cluster: Name | ClusterFile
-    """the name of a cluster that ships with hopyard, or the cluster itself"""
+    cluster: PlainLine | ClusterFile
+    """the name of a cluster that ships with hopyard, the path of a cluster's file, or the cluster itself"""
     workload: WorkloadSource
     settings: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     """settings of the services, by the names that `hopyard config show` prints"""

@@ -27,6 +27,14 @@ settings:
   round_s: 60
 """
 
+LAB = """\
+name: lab
+gpu_types:
+  v100: {link_bandwidth: 1e9, network_bandwidth: 1e9}
+nodes:
+  - {prefix: n, count: 2, gpus: 1, gpu_type: v100}
+"""
+
 
 def written(folder: Path, text: str) -> Path:
     path = folder / "own.yaml"
@@ -254,6 +262,19 @@ def test_an_unknown_name_is_refused_with_the_shipped_ones() -> None:
         load_scenario("nonesuch")
     with pytest.raises(InvalidFile, match="neither a file nor one of hadar-60"):
         load_cluster("nonesuch")
+
+
+def test_a_scenario_may_name_the_file_of_its_cluster_relative_to_its_own(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(LAB)
+    scenario = load_scenario(written(tmp_path, OWN.replace("tiny", "lab.yaml")))
+
+    assert scenario.cluster == load_cluster(tmp_path / "lab.yaml")
+    assert {node.node_id for node in nodes_of(cluster_of(scenario))} == {"n-0", "n-1"}
+    with pytest.raises(InvalidFile, match=r"own\.yaml:2: \$\.cluster: neither a file nor one of hadar-60"):
+        load_scenario(written(tmp_path, OWN.replace("tiny", "nonesuch.yaml")))
+    (tmp_path / "lab.yaml").write_text(LAB.replace("count: 2", "cuont: 2"))
+    with pytest.raises(InvalidFile, match=r"lab\.yaml:5: \$\.nodes\[0\]\.cuont"):
+        load_scenario(written(tmp_path, OWN.replace("tiny", "lab.yaml")))
 
 
 def test_nodes_of_a_type_that_is_not_described_are_a_fault_of_the_cluster(tmp_path: Path) -> None:
