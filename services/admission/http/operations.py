@@ -130,7 +130,7 @@ OPERATIONS = (
         name="show_job", method="GET", path="/v1/jobs/{id}", summary="One job.", reply=JobView,
     ),
     Operation(
-        name="cancel_job", method="DELETE", path="/v1/jobs/{id}", summary="Withdraw a job.",
+        name="cancel_job", method="DELETE", path="/v1/jobs/{id}", summary="Cancel a job.",
         reply=Cancelled, status=202, role=Role.SUBMITTER,
     ),
     Operation(

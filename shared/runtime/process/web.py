@@ -243,7 +243,9 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
     except web.HTTPException as error:
         if error.status < HTTPStatus.BAD_REQUEST:
             raise
-        answer = _problem(Problem(title=error.reason, status=error.status, detail=error.text or ""))
+        absent = isinstance(error, web.HTTPNotFound | web.HTTPMethodNotAllowed)
+        detail = f"there is no {request.method} {request.path} here" if absent else error.text or ""
+        answer = _problem(Problem(title=error.reason, status=error.status, detail=detail))
         if hdrs.ALLOW in error.headers:  # the methods that there are (RFC 9110)
             answer.headers[hdrs.ALLOW] = error.headers[hdrs.ALLOW]
         return answer

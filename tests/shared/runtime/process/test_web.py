@@ -181,6 +181,11 @@ async def test_every_refusal_is_a_problem(site: Web, method: str, path: str, sta
     assert (await site.problem(method, path)).status == status
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/nowhere"), ("GET", "/echo")])
+async def test_a_call_that_is_not_served_is_named(site: Web, method: str, path: str) -> None:
+    assert (await site.problem(method, path)).detail == f"there is no {method} {path} here"
+
+
 async def test_a_refusal_names_its_field(site: Web) -> None:
     assert (await site.problem("GET", "/refused")).field == "$.name"
 
