@@ -9,7 +9,7 @@ LABELS = {
     "jct_s_p50": "JCT p50",
     "jct_s_p95": "JCT p95",
     "jct_s_p99": "JCT p99",
-    "jct_s_max": "longest JCT",
+    "jct_s_max": "JCT max",
     "weighted_jct_s": "Σ priority · JCT",
     "wt_s_mean": "mean waiting time",
     "lr_mean": "mean latency ratio",

@@ -298,6 +298,18 @@ def test_the_past_is_not_shown_as_now_and_there_is_nothing_to_see_far_ahead(
     until(page, lambda: text(page, "#readout").startswith("past"), "what ran, where it was")
 
 
+def test_gpus_are_counted_in_whole_numbers(cluster: RunningStack, page: Chrome) -> None:
+    """The chart of a cluster of four was marked at 0 and 2.5."""
+    view = cluster.call("GET", "v1/timeline")
+    node = view["nodes"][0] | {"gpus": 4}
+    js(page, DRAWN, "#use")
+    empty = {"nodes": [node], "revision": 0, "holdings": [], "spells": [], "planned": []}
+    js(page, TIMELINE, view | empty)
+    until(page, lambda: text(page, "#use-text").startswith("0 of 4"), "a cluster of four")
+    until(page, lambda: {"0", "2", "4"} <= set(js(page, "return window.drawn ?? []")), "marks")
+    assert "2.5" not in js(page, "return window.drawn")
+
+
 @pytest.mark.parametrize("move", [drag, swipe])
 def test_the_timeline_moves_by_mouse_and_by_finger(
     page: Chrome, move: Callable[[Chrome, WebElement, int], None]

@@ -37,7 +37,7 @@ FURTHER = (
     Measure("jct_s_p50", LABELS["jct_s_p50"], "h", HOUR_S),
     Measure("jct_s_p95", LABELS["jct_s_p95"], "h", HOUR_S),
     Measure("jct_s_p99", LABELS["jct_s_p99"], "h", HOUR_S),
-    Measure("jct_s_max", "JCT max", "h", HOUR_S),
+    Measure("jct_s_max", LABELS["jct_s_max"], "h", HOUR_S),
     Measure("lr_mean", "mean LR"),
     Measure("ftf_rho_mean", "mean ρ"),
     Measure("ftf_unfair_share", LABELS["ftf_unfair_share"], "%", 0.01),

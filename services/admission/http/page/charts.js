@@ -4,14 +4,16 @@ import { colours, onScheme } from "./paint.js";
 import { TIME_STEPS_S, byId, moment, number, say } from "./text.js";
 
 const FONT = "11px system-ui, sans-serif";
+/** Steps between marks that count GPUs. */
+const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000];
 const stepped = () => window.uPlot.paths.stepped({ align: 1 });
 
-function axes(size, yFormat) {
+function axes(size, yFormat, yMarks = {}) {
   const { muted, line } = colours();
   const plain = { stroke: muted, font: FONT, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 } };
   return [
     { ...plain, size: 26, gap: 2, space: 90, incrs: TIME_STEPS_S, values: times, grid: { show: false } },
-    { ...plain, size, values: (_, values) => values.map(yFormat) },
+    { ...plain, size, ...yMarks, values: (_, values) => values.map(yFormat) },
   ];
 }
 
@@ -82,7 +84,7 @@ export class UseChart {
       height: 96,
       padding: [8, 0, 0, 0],
       scales: { x: { time: false, range: () => this.range }, y: { range: (_, low, high) => [0, Math.max(high, 1) * 1.08] } },
-      axes: axes(gutter, (value) => number(value)),
+      axes: axes(gutter, (value) => number(value), { incrs: WHOLE_STEPS, space: 20 }),
       series: [
         {},
         { stroke: edges[0], fill: `${fills[0]}99`, width: 1.5, paths: stepped(), points: { show: false } },

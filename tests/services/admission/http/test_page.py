@@ -5,12 +5,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from hopyard.show.metrics import LABELS
 from services.admission.http.static import FOLDER
 from tests.services.admission.admission_world import Served, serving
 
 OURS = sorted(path for path in FOLDER.iterdir() if "uplot" not in path.name)
 REFERENCE = re.compile(r'(?:href|src)="([^"#]+)"')
 IMPORT = re.compile(r'from "\./([^"]+)"')
+METRIC = re.compile(r'^  \["(?P<label>[^"]+)", "(?P<name>\w+)",', re.MULTILINE)
 
 
 async def read(api: Served, path: str, status: int = 200, tag: str = "") -> tuple[str, Mapping[str, str]]:
@@ -82,3 +84,11 @@ def test_the_page_loads_no_foreign_files_and_shows_text_as_text(path: str) -> No
 def test_the_library_comes_with_its_licence() -> None:
     assert "Permission is hereby granted" in (FOLDER / "uplot.LICENSE").read_text("utf-8")
     assert "uPlot (v1.6.32)" in (FOLDER / "uplot.min.js").read_text("utf-8")[:100]
+
+
+def test_metrics_are_called_as_on_the_command_line() -> None:
+    shown = dict(METRIC.findall((FOLDER / "cluster.js").read_text("utf-8")))
+    assert len(shown) > 10
+    assert {label.lower(): name for label, name in shown.items()} == {
+        LABELS[name].lower(): name for name in shown.values()
+    }
