@@ -25,6 +25,7 @@ from services.agent.process.gang import effects, messages
 from services.agent.process.gang.machine import Gang, GangState
 from services.agent.process.gang.verdicts import NO_CONTAINER, ProcessEnd
 from services.agent.process.host import Host, UnfitNode
+from services.agent.process.kernel.spawning import NoAccount
 from services.agent.process.launcher import Launcher
 from services.agent.process.listener import Connection, Peer
 from services.agent.process.own_thread import in_own_thread
@@ -161,6 +162,11 @@ class LiveWorker:
             await worker.gone.wait()
         try:
             await self._run_gang()
+        except (NoAccount, UnfitNode, NoEngine) as error:
+            log.warning(
+                "a worker cannot be started", placement=self.order.placement_id, reason=in_words(error)
+            )
+            self._last = self._report_of(error)
         except Exception as error:  # an error ends this worker, and no other
             log.warning(
                 "a worker ends by an error of the agent", placement=self.order.placement_id, exc_info=True

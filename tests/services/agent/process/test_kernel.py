@@ -216,13 +216,15 @@ def test_a_user_named_like_a_system_account_gets_no_account() -> None:
     ("user", "reason"), [("no-such-account", "no account no-such-account"), ("", "the job has no user")]
 )
 async def test_a_job_of_an_unknown_user_does_not_run_as_root(user: str, reason: str) -> None:
-    with short_folder() as folder:
+    with short_folder() as folder, structlog.testing.capture_logs() as said:
         async with running_node(folder) as node:
             await node.trained(order(command=("touch", str(folder / "ran")), user=user))
             ended = await node.ended()
             assert isinstance(ended, Failed)
             assert reason in ended.reason
             assert not (folder / "ran").exists()
+    (line,) = (line for line in said if reason in line.get("reason", ""))
+    assert (line["event"], "exc_info" in line) == ("a worker cannot be started", False)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="others than root run all jobs as themselves")
