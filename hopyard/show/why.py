@@ -92,7 +92,10 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
 
 
 def _opening(why: WhyView, moment: Moment) -> str:
-    return f"{OPENINGS.get(why.reason, why.reason)}{_since(why, moment)}{in_a_line(_colon(why))}"
+    opening = OPENINGS.get(why.reason, why.reason)
+    if why.reason == Waiting.NO_CONFIGURATION and why.detail:  # which need not be want of room
+        opening = "It can have no GPUs"
+    return f"{opening}{_since(why, moment)}{in_a_line(_colon(why))}"
 
 
 def _colon(why: WhyView) -> str:

@@ -155,6 +155,13 @@ def test_the_details_of_a_reason_follow_its_time() -> None:
     )
 
 
+def test_want_of_room_is_the_reason_only_where_no_other_is_known() -> None:
+    waits = msgspec.structs.replace(WAITS, reason="no-configuration", since=None)
+    assert said(waits)[0].endswith("No nodes that it may use have room for it.")
+    waits = msgspec.structs.replace(waits, detail="it runs no relaxed gangs")
+    assert said(waits)[0].endswith("does not run. It can have no GPUs: it runs no relaxed gangs.")
+
+
 def test_a_level_is_explained_and_an_order_that_says_itself_is_not() -> None:
     level = plan_view(measures=Measures(priority="level, by attained service, 1 first"))
     text = said(msgspec.structs.replace(WAITS, plan=level, standing=Standing(priority=2.0)))
