@@ -92,10 +92,12 @@ def _running(why: WhyView, moment: Moment) -> Iterator[str]:
 
 
 def _opening(why: WhyView, moment: Moment) -> str:
-    opening = OPENINGS.get(why.reason, why.reason)
+    opening, rest = OPENINGS.get(why.reason, why.reason), in_a_line(_colon(why))
+    if why.reason == Waiting.ON_HOLD and why.detail:
+        opening, rest = f"{opening}, {in_a_line(why.detail)}", ""
     if why.reason == Waiting.NO_CONFIGURATION and why.detail:  # which need not be want of room
         opening = "It can have no GPUs"
-    return f"{opening}{_since(why, moment)}{in_a_line(_colon(why))}"
+    return f"{opening}{_since(why, moment)}{rest}"
 
 
 def _colon(why: WhyView) -> str:

@@ -114,6 +114,13 @@ def test_a_running_job_says_where_how_fast_and_by_which_plan() -> None:
     assert text[1].endswith("latency ratio 0.5, gain 1.25.")
 
 
+def test_a_waiting_job_on_hold_says_who_holds_it_and_since_when() -> None:
+    waits = msgspec.structs.replace(WAITS, reason="on-hold", detail="by ana")
+    assert said(waits)[0].endswith("It is on hold, by ana, since 00:12:00.0 (5s ago).")
+    waits = msgspec.structs.replace(waits, detail="")
+    assert said(waits)[0].endswith("It is on hold, since 00:12:00.0 (5s ago).")
+
+
 def test_a_running_job_on_hold_says_whether_it_is_stopped() -> None:
     runs = msgspec.structs.replace(WAITS, state="running", reason="running", holders=())
     stops = msgspec.structs.replace(runs, hold=HoldView(at=600.0))
