@@ -39,6 +39,8 @@ STOPS_RUNNING = (JobPreempted, PlacementRefused, JobCompleted, JobFailed, JobCan
 
 COMPARED_S = 60.0
 """cluster seconds for which the speeds of nodes that were computed are kept"""
+COMPARED_REAL_S = 5.0
+"""real seconds for which they are, at least: computing them takes tens of milliseconds in a large cluster"""
 MARK_S = 3600.0
 """cluster seconds; how fast a running job is follows from the last one to two times as many"""
 TROUBLES_MAX = 4
@@ -52,7 +54,7 @@ class Monitor:
     """`lease_s`: cluster seconds without a heartbeat after which a node is lost.
 
     `interruptions_max`: interruptions without a new checkpoint in between after which a job fails.
-    `raqlr_window_s`: jobs that ended in this window count for RAQLR. `speed`: of the clock; only reported.
+    `raqlr_window_s`: jobs that ended in this window count for RAQLR. `speed`: of the clock.
     """
 
     def __init__(
@@ -146,7 +148,8 @@ class Monitor:
         )
 
     def _node_speeds(self, now: float) -> Mapping[NodeId, NodeSpeed]:
-        if not 0 <= now - self._compared_at < COMPARED_S:
+        kept_s = max(COMPARED_S, COMPARED_REAL_S * self._speed)
+        if not 0 <= now - self._compared_at < kept_s:
             self._speeds, self._compared_at = node_speeds(self.cluster(now)), now
         return self._speeds
 

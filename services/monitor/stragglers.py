@@ -5,7 +5,7 @@ of synchronisation, and if their nodes have the same GPU types in servers of the
 nodes the GPUs on each must be as many, too. Inside a node those of gangs with as many GPUs compare or, where
 there are none, those of larger gangs, whose GPUs are no faster. Estimates do not come in: they follow what
 slow nodes show, and of a workload that is far from theory they are wrong on every node. With p the newest
-pace of a job on node n, and R the paces that compare with it and are of gangs without n,
+pace of a job on node n, and R the newest paces that compare with it and are of gangs without n,
 
     d = ln p − median ln R;  level = median of d over the last JOBS jobs on n;  ratio = exp level
 
@@ -16,14 +16,15 @@ less. A node is slow if level + SURE · error < ln SLOW. If k is below FEWEST no
 
 A gang is as slow as its slowest node, and the others are not to be blamed. So gangs inside a node are looked
 at first, and gangs over several nodes apart from them (only these show a slow network). Of the nodes that
-seem slow the slowest is; its paces are then left out, also from what others are compared with, and the
-others are looked at again. Of a node that had half of its gangs with one other node, or more, nothing is said
-because of these gangs: the other one may be the slow one.
+seem slow those are that shared no gang with a slower one; their paces are then left out, also from what
+others are compared with, and the others are looked at again. Of a node that had half of its gangs with one
+other node, or more, nothing is said because of these gangs: the other one may be the slow one.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from math import exp, log, pi, sqrt
+from itertools import islice
+from math import exp, inf, log, pi, sqrt
 from statistics import fmean, median
 
 import msgspec
@@ -34,12 +35,14 @@ from schemas.views import NodeSpeed
 from services.monitor.cluster_now import ClusterNow
 from services.monitor.overview import reached
 from shared.domain import gangs
-from shared.domain.ledger.records import JobRecord, Run
+from shared.domain.ledger.records import JobRecord, NodeRecord, Run
 
 WINDOW_S = 24 * 3600.0
 """seconds; what ended before is not looked at"""
 PACES_MOST = 2_000
 """the newest paces, those that are looked at"""
+COMPARED_MOST = 64
+"""paces that one is compared with, the newest; a node that has many jobs is no surer of more"""
 JOBS = 8
 """jobs that a node is judged by, those that ran there last; so it is cleared soon after it was repaired"""
 FEWEST = 3
@@ -110,9 +113,24 @@ def speeds_of(paces: Sequence[Pace]) -> dict[NodeId, NodeSpeed]:
             if not slow:
                 speeds = judged | speeds
                 break
-            slowest = min(slow, key=lambda node: (shown[node].level, fmean(shown[node].deviations), node))
-            speeds[slowest] = judged[slowest]
+            slow.sort(key=lambda node: (shown[node].level, fmean(shown[node].deviations), node))
+            speeds |= {node: judged[node] for node in _without_slower(slow, left)}
     return speeds
+
+
+def _without_slower(slow: Sequence[NodeId], paces: Iterable[Pace]) -> list[NodeId]:
+    """Those of `slow`, the slowest first, that shared no gang with one before them."""
+    together: dict[NodeId, set[NodeId]] = defaultdict(set)
+    for one in paces:
+        for node in one.nodes:
+            together[node].update(one.nodes)
+    found: list[NodeId] = []
+    mates: set[NodeId] = set()
+    for node in slow:
+        if node not in mates:
+            found.append(node)
+            mates |= together[node]
+    return found
 
 
 def _shown(paces: Sequence[Pace]) -> dict[NodeId, _Shown]:
@@ -123,15 +141,21 @@ def _shown(paces: Sequence[Pace]) -> dict[NodeId, _Shown]:
         for node in one.nodes:
             newest[node].pop(one.job_id, None)
             newest[node][one.job_id] = index
+    rates = [log(one.rate) for one in paces]
     found = {}
     for node, by_job in newest.items():
         deviations, compared, own = [], set(), []
+        levels: dict[tuple[Kind, int], float | None] = {}
         for index in reversed(by_job.values()):
             one = paces[index]
-            others = _others(one, node, kinds[one.kind], paces)
-            if others:
-                deviations.append(log(one.rate) - median([log(paces[other].rate) for other in others]))
+            alike = one.kind, one.gpus
+            if alike not in levels:
+                others = _others(one, node, kinds[one.kind], paces)
+                levels[alike] = median([rates[other] for other in others]) if others else None
                 compared.update(others)
+            level = levels[alike]
+            if level is not None:
+                deviations.append(rates[index] - level)
                 own.append(one.nodes)
             if len(deviations) == JOBS:
                 break
@@ -145,10 +169,17 @@ def _apart(node: NodeId, own: Sequence[tuple[NodeId, ...]]) -> bool:
     return max(with_it.values(), default=0) < len(own) / 2
 
 
-def _others(one: Pace, node: NodeId, alike: Iterable[int], paces: Sequence[Pace]) -> list[int]:
-    """The paces that one of a node compares with."""
-    larger = [index for index in alike if paces[index].gpus >= one.gpus and node not in paces[index].nodes]
-    return [index for index in larger if paces[index].gpus == one.gpus] or larger
+def _others(one: Pace, node: NodeId, alike: Sequence[int], paces: Sequence[Pace]) -> list[int]:
+    """The newest paces that one of a node compares with. `alike`: those of its kind, by time."""
+    equal: list[int] = []
+    larger: list[int] = []
+    for index in reversed(alike):
+        other = paces[index]
+        if other.gpus >= one.gpus and node not in other.nodes:
+            (equal if other.gpus == one.gpus else larger).append(index)
+            if len(equal) == COMPARED_MOST:
+                break
+    return equal or larger[:COMPARED_MOST]
 
 
 def _spread(shown: Iterable[_Shown]) -> float:
@@ -171,19 +202,34 @@ def _speed(one: _Shown, spread: float, *, across: bool) -> NodeSpeed:
 
 def node_speeds(cluster: ClusterNow) -> dict[NodeId, NodeSpeed]:
     """Of jobs that run, what their last hour or two showed counts."""
-    newest = sorted(_paces(cluster), key=lambda one: one.at)[-PACES_MOST:]
-    return speeds_of(newest)
+    return speeds_of(sorted(_paces(cluster), key=lambda one: one.at))
 
 
 def _paces(cluster: ClusterNow) -> Iterator[Pace]:
-    oldest = cluster.now - WINDOW_S
+    """Those of the newest runs."""
+    oldest, nodes = cluster.now - WINDOW_S, cluster.ledger.nodes
+    of_type_since = {node_id: _of_type_since(known) for node_id, known in nodes.items()}
+    runs: list[tuple[float, JobRecord, Run]] = []
     for record in cluster.ledger.jobs.values():
         for run in reversed(record.runs):
-            if run.ended_at is not None and run.ended_at < oldest:
+            ended = cluster.now if run.ended_at is None else run.ended_at
+            if ended < oldest:
                 break
-            pace = _pace(record, run, cluster)
-            if pace is not None:
-                yield pace
+            if ended - run.started_at >= SHORTEST_S:
+                runs.append((ended, record, run))
+    runs.sort(key=lambda one: one[0], reverse=True)
+    paces = (
+        pace
+        for _, record, run in runs
+        if all(run.started_at >= of_type_since.get(node, inf) for node in run.gang.nodes)
+        if (pace := _pace(record, run, cluster)) is not None
+    )
+    return islice(paces, PACES_MOST)
+
+
+def _of_type_since(known: NodeRecord) -> float:
+    """Since when a node has GPUs of its present type: it may have come back with others."""
+    return max((until for _, until, _, one in known.up if one != known.whole.gpu_type), default=-inf)
 
 
 def _pace(record: JobRecord, run: Run, cluster: ClusterNow) -> Pace | None:
@@ -195,14 +241,13 @@ def _pace(record: JobRecord, run: Run, cluster: ClusterNow) -> Pace | None:
     since, before = run.started_at, run.samples_from
     if run.ended_at is None:
         since, before = cluster.marks.get(record.job_id, (since, before))
-    nodes = [cluster.ledger.nodes.get(member.node) for member in gang.members]
-    if at - since < SHORTEST_S or samples <= before or None in nodes:
+    if at - since < SHORTEST_S or samples <= before:
         return None
+    nodes = [cluster.ledger.nodes[node] for node in gang.nodes]
     across = len(nodes) > 1
     members = [
         (known.whole.gpu_type, known.whole.server, member.gpus if across else 0)
         for known, member in zip(nodes, gang.members, strict=True)
-        if known is not None
     ]
     in_order = tuple(sorted(members) if gang.sync == LOCKSTEP else members)
     return Pace(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations
 from random import Random
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,10 @@ from schemas.overview import TimelineView
 from schemas.placement import LOCKSTEP
 from schemas.questions import ListNodes, ShowTimeline
 from schemas.views import NodePage, NodeView
-from services.monitor.core import COMPARED_S, MARK_S
+from services.monitor.core import COMPARED_REAL_S, COMPARED_S, MARK_S, Monitor
 from services.monitor.metrics import metrics
 from services.monitor.stragglers import FEWEST, JOBS, SHORTEST_S, WINDOW_S, Kind, Pace, speeds_of
-from tests.fact_builders import config, in_queue, joined, preempted, started
+from tests.fact_builders import config, in_queue, joined, lost, preempted, started
 from tests.services.monitor.monitor_world import World, heartbeat
 
 NODES = ("a", "b", "c", "d")
@@ -141,6 +142,18 @@ def test_a_repaired_node_is_cleared_by_its_next_jobs() -> None:
     assert named([*on_each(20, {"b": 0.5}), *repaired]) == {}
 
 
+def test_many_jobs_of_one_workload_on_many_nodes_are_soon_compared() -> None:
+    """Each was compared with all others, and again for each slow node: a minute in which nothing else ran."""
+    draw, slow = Random(1), {f"n{number}" for number in range(100)}
+    paces = []
+    for job in range(2000):
+        node = f"n{job % 512}"
+        paces.append(pace(job, node, rate=draw.uniform(0.95, 1.05) * (0.4 if node in slow else 1.0)))
+    began = process_time()
+    assert named(paces).keys() == slow
+    assert process_time() - began < 1.0
+
+
 # ---- from facts and heartbeats
 
 
@@ -192,6 +205,23 @@ def test_the_list_of_nodes_the_page_and_the_metrics_name_a_slow_node() -> None:
     assert values["hopyard_nodes_slow", None] == 1
     assert values["hopyard_node_speed_ratio", "node-2"] == pytest.approx(0.5)
     assert ("hopyard_node_speed_ratio", "node-1") not in values, "it has no peer but a slow one"
+
+
+def test_speeds_are_computed_every_few_real_seconds_however_fast_the_clock_is() -> None:
+    speed = 2000.0
+    monitor = Monitor(lease_s=1e9, interruptions_max=3, raqlr_window_s=3600.0, speed=speed)
+    first = monitor.cluster(RUN_S).speeds()
+    assert monitor.cluster(RUN_S + speed * (COMPARED_REAL_S - 0.1)).speeds() is first
+    assert monitor.cluster(RUN_S + speed * COMPARED_REAL_S).speeds() is not first
+
+
+def test_what_a_node_did_with_other_gpus_says_nothing_of_those_it_has_now() -> None:
+    """The first node had faster ones, and its jobs would blame the other."""
+    faster = joined(gpu_type="a100")
+    world = World(faster, joined("node-2"), *both_ran())
+    world.tell(lost("node-1", at=RUN_S), joined("node-1", at=RUN_S))
+    world.now = RUN_S
+    assert slow(world) == {}
 
 
 def test_runs_of_a_day_ago_and_short_ones_say_nothing() -> None:
