@@ -28,6 +28,8 @@ NODE_PAGE_REAL_S = 0.2
 """time after which a page for a node ends with the file in hand: an agent waits two seconds for an answer"""
 KEPT_BYTES = 32 * 1024 * 1024
 """bytes of pages for nodes that are kept for those who ask again"""
+KEPT_MESSAGE_BYTES = 512
+"""bytes that a message takes beside its data, and a page beside its messages"""
 PART_BYTES = 8 * 1024 * 1024
 
 
@@ -208,7 +210,8 @@ def _fitting(rows: Iterable[Row], room: int) -> list[Row]:
 
 
 def _size(kept: tuple[ReadArchive, ArchivePage]) -> int:
-    return sum(len(one.data) for one in kept[1].messages)
+    messages = kept[1].messages
+    return KEPT_MESSAGE_BYTES * (1 + len(messages)) + sum(len(one.data) for one in messages)
 
 
 def _is_of(node: str) -> Callable[[Row], bool]:

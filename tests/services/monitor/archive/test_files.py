@@ -149,6 +149,18 @@ def test_an_agent_that_asks_again_gets_what_was_read_for_it_before(tmp_path: Pat
     assert reader.page(ReadArchive(after=50, node="a0")).upto == 60
 
 
+def test_pages_without_messages_are_not_kept_for_any_number_of_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks may name any node."""
+    monkeypatch.setattr("services.monitor.archive.reader.KEPT_BYTES", 10_000)
+    reader = Counting(tmp_path)
+    put(reader, 1, 50)
+    for number in range(1000):
+        assert reader.page(ReadArchive(node=f"no-node-{number}")).messages == ()
+    assert len(reader._for_nodes) < 100
+
+
 def halve(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
