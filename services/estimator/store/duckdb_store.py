@@ -1,11 +1,11 @@
 """The store of record, in one DuckDB file. Of the estimator, only this module imports DuckDB.
 
-`observations` has the observations as they came, `evidence` their sums (the entity and the type layer,
-aggregated and distributed, distinguished by columns), `theory` what was profiled, `loading` what running
-refined of it, `bandwidths` what was calibrated, and `executions` the prediction log. The workloads in use are
-read into memory and computed there; every change is in the file before a method returns, and after a failed
-write memory is read from it again. A file that DuckDB gives up, as where a disk is full when it moves its log
-into the file, is opened again before it is next used. Used by one thread.
+`observations` has the observations as they came, `pruned` how many are gone, `evidence` their sums (the
+entity and the type layer, aggregated and distributed, distinguished by columns), `theory` what was profiled,
+`loading` what running refined of it, `bandwidths` what was calibrated, and `executions` the prediction log.
+The workloads in use are read into memory and computed there; every change is in the file before a method
+returns, and after a failed write memory is read from it again. A file that DuckDB gives up, as where a disk
+is full when it moves its log into the file, is opened again before it is next used. Used by one thread.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -129,12 +129,15 @@ class DuckDbStore:
         return self._memory.changes(of)
 
     def observations(self, after: int, limit: int) -> list[ThroughputObserved]:
+        offset = max(after - self.dropped(), 0)
         with self._file("read") as file:
-            rows = file.execute(_PAGE, [limit, after]).fetchall()
+            rows = file.execute(_PAGE, [limit, offset]).fetchall()
             return [observation_of(row) for row in rows]
 
     def dropped(self) -> int:
-        return 0
+        with self._file("read") as file:
+            [(count,)] = file.execute("SELECT coalesce(sum(observations), 0)::BIGINT FROM pruned").fetchall()
+            return int(count)
 
     def unknown(self, observations: Sequence[ThroughputObserved]) -> list[ThroughputObserved]:
         asked = {identity_of(one): one for one in observations}
@@ -261,15 +264,17 @@ class DuckDbStore:
     def _prune(self) -> None:
         """Delete observations of which a copy of this store, made from its export, tells next to nothing.
 
-        Estimates are made of the sums, which stay. Only at the opening: an export counts from the first one.
-        Where there is no room to delete, the next opening does it.
+        Estimates are made of the sums, which stay. How many were deleted is kept: an export that goes on
+        after it would else skip as many. Where there is no room to delete, the next opening does it.
         """
         try:
             with self._file("pruned") as file:
                 [(count,)] = file.execute("SELECT count(*) FROM observations").fetchall()
                 if count >= PRUNED_FROM:
                     file.register("shapes", self._shapes_in(file))
-                    file.execute(_PRUNE, [self.half_life_s, PRUNED_SHARE, RUNNING])
+                    with _transaction(file):
+                        found = file.execute(_PRUNE, [self.half_life_s, PRUNED_SHARE, RUNNING]).fetchall()
+                        file.execute("INSERT INTO pruned SELECT ? WHERE ? > 0", [*found[0], *found[0]])
                     file.unregister("shapes")
         except DamagedStore:
             raise

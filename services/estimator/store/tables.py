@@ -27,6 +27,7 @@ CREATE TABLE IF NOT EXISTS observations (
     placement_id VARCHAR NOT NULL, node_id VARCHAR NOT NULL, gpu_type VARCHAR NOT NULL,
     gpus_on_node INTEGER NOT NULL, configuration VARCHAR NOT NULL, seconds DOUBLE NOT NULL,
     throughput DOUBLE NOT NULL, data_s VARCHAR NOT NULL, wait_s VARCHAR NOT NULL);
+CREATE TABLE IF NOT EXISTS pruned (observations BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS theory (
     fingerprint VARCHAR, gpu_type VARCHAR, batch_size INTEGER NOT NULL, modules VARCHAR NOT NULL,
     PRIMARY KEY (fingerprint, gpu_type));

@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 from schemas.ids import GpuType, PlacementId
+from schemas.questions import ExportStore
 from schemas.samples import ThroughputObserved
+from services.estimator.store.archive import page
 from services.estimator.store.contract import (
     RUNNING,
     Bandwidth,
@@ -381,6 +383,27 @@ def test_a_large_file_keeps_the_observations_that_weigh_anything(
     assert (of_kept.weight >= (1 - PRUNED_SHARE) * of_all.weight).all()
     assert of_kept.mean == pytest.approx(of_all.mean, abs=PRUNED_SHARE * (60.0 - 40.0))
     assert (of_kept.count >= np.minimum(of_all.count, RUNNING)).all()
+
+
+@pytest.mark.parametrize("reached", [0, 100, 500, 1100, 1200])
+def test_an_export_that_goes_on_after_a_restart_skips_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: int
+) -> None:
+    """The start in between deletes observations before the place that it has reached."""
+    path = str(tmp_path / "store.duckdb")
+    store = DuckDbStore(path, HALF_LIFE_S)
+    store.add(history(1, 40.0))
+    lines = list(page(store, ExportStore(after=0, limit=reached)).lines) if reached else []
+    store.close()
+    monkeypatch.setattr("services.estimator.store.duckdb_store.PRUNED_FROM", 1000)
+    for _ in range(2):
+        store = DuckDbStore(path, HALF_LIFE_S)
+        rest = page(store, ExportStore(after=reached, limit=9999))
+        all_of_it = page(store, ExportStore(after=0, limit=9999))
+        store.close()
+        assert rest.next is None
+        assert set(lines + list(rest.lines)) >= set(all_of_it.lines)
+    assert len(all_of_it.lines) < 700
 
 
 def test_old_observations_stay_where_the_newer_ones_are_few(
