@@ -152,9 +152,9 @@ def completed(count: int) -> Callable[[StatusView], bool]:
 async def test_ranks_apart_are_slower_than_ranks_together_as_was_predicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both at once: whatever else the machine does slows both down, and neither runs faster for it.
+    """Both at once: whatever else the machine does slows both down, or slowed the profile before.
 
-    So of those together is learnt how much it does, and those apart are as fast as predicted but for that.
+    So of those together is learnt how much it did, and those apart are as fast as predicted but for that.
     """
     monkeypatch.setenv("HOPYARD_NATS_TOKEN", secrets.token_hex(8))
     async with networks() as nets, stack_between(nets, tmp_path) as (stack, client):
@@ -179,7 +179,7 @@ async def test_ranks_apart_are_slower_than_ranks_together_as_was_predicted(
         rates = f"{ran[job_id].estimated:.1f} expected, {ran[job_id].measured:.1f} samples/s measured"
         print(f"{job_id}: {rates}")
     as_expected = {job_id: ran[job_id].measured / ran[job_id].estimated for job_id in ran}
-    assert max(as_expected[together], as_expected[apart]) <= 1 / ACCURACY
-    assert as_expected[apart] >= ACCURACY * min(as_expected[together], 1.0)
+    assert as_expected[apart] <= max(as_expected[together], 1.0) / ACCURACY
+    assert as_expected[apart] >= min(as_expected[together], 1.0) * ACCURACY
     assert ran[apart].measured < 0.9 * ran[together].measured
     await nothing_left(tmp_path)
