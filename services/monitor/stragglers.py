@@ -16,9 +16,9 @@ less. A node is slow if level + SURE · error < ln SLOW. If k is below FEWEST no
 
 A gang is as slow as its slowest node, and the others are not to be blamed. So gangs inside a node are looked
 at first, and gangs over several nodes apart from them (only these show a slow network). Of the nodes that
-seem slow those are that shared no gang with a slower one; their paces are then left out, also from what
-others are compared with, and the others are looked at again. Of a node that had half of its gangs with one
-other node, or more, nothing is said because of these gangs: the other one may be the slow one.
+seem slow, those count as slow that shared no gang with a slower one. Their paces are then left out, also of
+what others are compared with, and the others are looked at again. Of a node that had half of its gangs or
+more with one other node, nothing is said because of these gangs: the other one may be the slow one.
 """
 
 from collections import Counter, defaultdict
