@@ -24,7 +24,7 @@ SAME_MAX = 100
 EVENTS_KNOWN = 1_000
 """events whose lines are counted at a time"""
 WITHIN_S = 60.0
-FIGURES = re.compile(r"0x[0-9a-f]+|\d+")
+FIGURES = re.compile(r"0x[0-9a-fA-F]+|\d+")
 """numbers and addresses: texts of libraries that differ in these alone are one event"""
 REQUEST_ERRORS = "aiohttp.http_exceptions"
 """module of the errors of requests that are no HTTP"""

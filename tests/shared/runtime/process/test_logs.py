@@ -133,11 +133,11 @@ def test_warnings_of_a_library_that_differ_in_figures_alone_are_one_event(
 ) -> None:
     configure_logs(Settings())
     for number in range(2 * SAME_MAX):
-        logging.getLogger("asyncio").warning("task at 0x%x took %.3f seconds", 10 * number, number)
+        logging.getLogger("asyncio").warning("task at 0x%X took %.3f seconds", 10 * number, number)
     logging.getLogger("asyncio").warning("another")
     events = [line["event"] for line in _lines(capsys)]
     assert len(events) == SAME_MAX + 1
-    assert events[-2:] == ["task at 0x3de took 99.000 seconds", "another"]
+    assert events[-2:] == ["task at 0x3DE took 99.000 seconds", "another"]
 
 
 async def test_the_end_of_a_connection_with_tls_is_no_warning_of_asyncio(
