@@ -95,6 +95,7 @@ from shared.runtime.damage import Damaged
 from shared.runtime.process.client_timeouts import BODY_LIMIT_S, TimedResponse
 from shared.runtime.process.reports import reports
 from shared.runtime.process.stream_ends import ends
+from shared.runtime.transports import abort
 
 FOLLOWERS_MAX = 64
 """event streams that are followed at once"""
@@ -451,7 +452,7 @@ class Api:
                     await response.write(problem_line(str(error)))
         except ConnectionResetError:  # the client hung up, or does not read
             if request.transport is not None:
-                request.transport.abort()
+                abort(request.transport)
         return response
 
     def _listens(self, request: web.Request) -> bool:

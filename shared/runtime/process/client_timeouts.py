@@ -13,6 +13,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_protocol import RequestHandler
 
+from shared.runtime.transports import abort
+
 HEAD_LIMIT_S = 15.0
 """seconds from the start of a connection, or its last answer, until the next request's head is here"""
 BODY_LIMIT_S = 30.0
@@ -56,7 +58,7 @@ class ClientTimeouts:
             most = CROWDED if soft == resource.RLIM_INFINITY else min(CROWDED, int(soft * CROWDED_SHARE))
             for connection in self.overdue(server.connections, time.monotonic(), most):
                 if connection.transport is not None:
-                    connection.transport.abort()
+                    abort(connection.transport)
 
     def overdue(
         self, connections: Collection[RequestHandler], now: float, most: int = CROWDED

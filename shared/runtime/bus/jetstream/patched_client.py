@@ -9,6 +9,8 @@ from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import ConnectionReconnectingError, Error, MaxPayloadError
 
+from shared.runtime.transports import abort
+
 HEADERS_BYTES = len("NATS/1.0\r\n\r\n")
 
 
@@ -36,7 +38,7 @@ class PatchedClient(Client):
         self._pending_data_size = 0
         writer = getattr(self._transport, "_io_writer", None)  # a web socket closes within a time of its own
         if writer is not None:
-            writer.transport.abort()
+            abort(writer.transport)
 
     async def _connect_to_server(self, s: Srv) -> None:
         """Raises OSError, Error.
