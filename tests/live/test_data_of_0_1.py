@@ -19,6 +19,7 @@ from shared.domain.audit import audit
 from tests.live.live_builders import all_ended
 from tests.paths import ROOT
 from tests.stack_watch import LIMIT_S, log_of, until
+from tests.upgrade.installed import SAFE
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,8 @@ SPEED = 1_000.0
 
 async def test_a_stack_on_old_data_comes_up_and_finishes_what_ran(tmp_path: Path) -> None:
     with tarfile.open(STOPPED) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = SAFE
+        archive.extractall(tmp_path)
     data = tmp_path / "stopped"
     spec = StackSpec(
         data=data,

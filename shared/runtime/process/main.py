@@ -65,10 +65,13 @@ def run(name: str, build: Build) -> None:
         raise Misconfigured(f"hopyard {name}: {error}") from None
     configure_logs(settings, service=name)
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        damage: BaseException | None = None
         try:
             asyncio.run(_run(name, build, settings))
         except* Damaged as found:
-            sys.stderr.write(f"hopyard {name}: {leaf_of(found)}\n")
+            damage = leaf_of(found)
+        if damage is not None:  # not above: Python 3.11.2 would put the exit into a group, which is an error
+            sys.stderr.write(f"hopyard {name}: {damage}\n")
             sys.exit(EXIT_CODE)
 
 
