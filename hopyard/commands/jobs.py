@@ -37,6 +37,7 @@ from hopyard.show.times import Times
 from hopyard.show.units import number as shown
 from hopyard.show.why import preemptions_text, why_text
 from schemas.ids import JobId
+from schemas.jobs import Priority
 from schemas.overview import RunView
 from schemas.views import JobPage, JobSorting, JobView, WhyView
 from shared.domain.idempotency import key_fault
@@ -276,6 +277,10 @@ def priority(
 
     $ hopyard priority job-17 4
     """
+    try:
+        msgspec.convert(number, Priority)
+    except msgspec.ValidationError:
+        raise Invalid(f"NUMBER {number:g} is no priority: it is above 0 and at most 1000") from None
     changed = change(api, lambda client: client.set_priority(JobId(job), number))
     show(
         changed,

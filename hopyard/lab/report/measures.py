@@ -49,7 +49,7 @@ FURTHER = (
     Measure("cluster_throughput_mean", "throughput", "GPUs"),
     Measure("restarts", LABELS["restarts"]),
     Measure("weighted_jct_s", LABELS["weighted_jct_s"], "h", HOUR_S),
-    Measure("switch_s_mean", "starts after the first", "s"),
+    Measure("switch_s_mean", LABELS["switch_s_mean"], "s"),
     Measure("lost_work_gpu_s", "lost work", "GPU·h", HOUR_S),
     Measure("decision_s_p50", LABELS["decision_s_p50"], "s"),
     Measure("decision_s_p99", LABELS["decision_s_p99"], "s"),

@@ -68,6 +68,13 @@ def test_commands_that_change_a_cluster_name_it(
     assert f"on cluster lab-3, {api.url}" in ran.err
 
 
+@pytest.mark.parametrize("number", ["0", "-1", "1000.1", "1e9", "nan", "inf"])
+def test_what_is_no_priority_is_bad_usage(hopyard: Hopyard, api: CannedApi, number: str) -> None:
+    ran = hopyard("priority", "--api", api.url, "job-1", "--", number)
+    assert (ran.code, api.requests) == (2, [])
+    assert ran.err.endswith(" is no priority: it is above 0 and at most 1000\n")
+
+
 def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi, job_file: Path) -> None:
     api.says("POST /v1/jobs", submitted())
     hopyard("submit", str(job_file), "--api", api.url, "--key", "nightly")

@@ -249,7 +249,7 @@ MEASURES: Mapping[str, OfRun] = {
     MEAN: _of_jobs("jct_s_mean", MINUTE_S, _mean_s),
     SOON: _within,
     "makespan, min": _of_jobs("makespan_s", MINUTE_S, _makespan_s),
-    "starts after the first, s": _metric("switch_s_mean", 1.0),
+    "mean time to resume, s": _metric("switch_s_mean", 1.0),
     "restarts": _metric("restarts", 1.0),
     "computing of GPU time held, %": _computing,
     "a plan, ms": _decision_ms,

@@ -206,7 +206,7 @@ def test_measures_of_one_run() -> None:
     one = msgspec.structs.replace(one, result=result, gpu_time=TIME)
     assert MEASURES["Σ w · JCT, h"](one) == 2.0
     assert MEASURES["within 25 min, %"](one) == pytest.approx(200 / 3)
-    assert MEASURES["starts after the first, s"](one) == 2.0
+    assert MEASURES["mean time to resume, s"](one) == 2.0
     assert MEASURES["computing of GPU time held, %"](one) == 75.0
 
 
