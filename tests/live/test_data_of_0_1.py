@@ -19,7 +19,7 @@ from shared.domain.audit import audit
 from tests.live.live_builders import all_ended
 from tests.paths import ROOT
 from tests.stack_watch import LIMIT_S, log_of, until
-from tests.upgrade.installed import SAFE
+from tests.upgrade.installed import DATA_FILTER
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ SPEED = 1_000.0
 
 async def test_a_stack_on_old_data_comes_up_and_finishes_what_ran(tmp_path: Path) -> None:
     with tarfile.open(STOPPED) as archive:
-        archive.extraction_filter = SAFE
+        archive.extraction_filter = DATA_FILTER
         archive.extractall(tmp_path)
     data = tmp_path / "stopped"
     spec = StackSpec(

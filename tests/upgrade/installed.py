@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.paths import DATA, ROOT
 
-SAFE = getattr(tarfile, "data_filter", lambda member, _: member)
-"""extracts members as data; Python 3.11.2 lacks it"""
+DATA_FILTER = getattr(tarfile, "data_filter", lambda member, _: member)
+"""of `tarfile`, as which archives are extracted; Python 3.11.2 has none"""
 
 PACKAGES = ("hopyard", "services", "shared", "schemas", "loadgen", "hopjob")
 
@@ -65,7 +65,7 @@ def present(folder: Path, *apart: str) -> Path:
 
 def _unpacked(archive: BytesIO, folder: Path) -> Path:
     with tarfile.open(fileobj=archive) as parts:
-        parts.extraction_filter = SAFE
+        parts.extraction_filter = DATA_FILTER
         parts.extractall(folder)
     _describe(folder)
     return folder
