@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 import hopjob
 
 PACE_S = {"fast": 0.010, "slow": 0.025}
-pace_s = PACE_S.get(os.environ.get("HOPJOB_GPU_TYPE", ""), 0.010)
+pace_s = PACE_S.get(os.environ.get("HOPJOB_GPU_TYPE", ""), 0.010) * float(os.environ.get("SLOWER", "1"))
 LAYERS = int(os.environ.get("LAYERS", "3"))
 WIDTH = int(os.environ.get("WIDTH", "64"))
 SAMPLES = int(os.environ.get("EPOCH", "2048"))
