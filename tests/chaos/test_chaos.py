@@ -15,8 +15,8 @@ from tests.chaos.clocks import WrongTime
 from tests.chaos.faults import FAULTS, Action
 from tests.chaos.storm import Case, random_case, run_case, shortest
 
-EVENTS = 100_000
-PARTS = 10
+EVENTS = 50_000
+PARTS = 5
 FIRST, *OTHERS = range(PARTS)
 ENGINES = ["conductor", pytest.param("loop", marks=pytest.mark.slow)]
 SEEDS_APART = 1_000

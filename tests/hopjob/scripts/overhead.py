@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hopjob
 
-PAIRS, BLOCK = 20, 20
+PAIRS, BLOCK = 12, 20
 
 torch.manual_seed(1)
 model = nn.Sequential(nn.Linear(64, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1))
