@@ -42,6 +42,8 @@ from shared.runtime.bus.limits import REASON_CHARS
 from shared.runtime.owner_only import Exposed, read_secret
 
 CONNECT_TIMEOUT_S = 2
+REFUSALS = 5
+"""refusals, before the first connection, after which credentials count as wrong: half a second or so"""
 PING_EVERY_S = 5
 """after two pings without an answer the connection counts as lost"""
 CLUSTER_PING_EVERY_S = 1
@@ -149,8 +151,12 @@ class Connection:
     # ---- opening
 
     async def open(self, timeout_s: float | None) -> None:
-        """Connect. Raises Unavailable if no server takes us in time, PermissionError if one refuses us."""
+        """Connect. Raises Unavailable if no server takes us in time, PermissionError if one refuses us.
+
+        A server (2.15) may refuse valid credentials for a moment, while it reads its accounts again.
+        """
         reason: Exception | None = None
+        refusals = 0
         try:
             async with asyncio.timeout(timeout_s):
                 for pause in pauses():
@@ -158,7 +164,12 @@ class Connection:
                     reason = await self._try_to_open()
                     if reason is None:
                         return
-                    if first:
+                    if _is_of_credentials(reason):
+                        refusals += 1
+                        if refusals == REFUSALS:
+                            reason_given = f"NATS at {self._where} refuses these credentials: {reason}"
+                            raise PermissionError(reason_given)
+                    elif first:
                         self.log.warning("waiting for NATS", servers=self._where, reason=repr(reason))
                     await asyncio.sleep(pause)
         except TimeoutError:
@@ -174,8 +185,6 @@ class Connection:
             await _discard(client)
             if not isinstance(error, (Error, OSError)):
                 raise
-            if _is_of_credentials(error):
-                raise PermissionError(f"NATS at {self._where} refuses these credentials: {error}") from None
             return self._unreached if isinstance(error, NoServersError) else error
         # Until here the client made one attempt; from here on it reconnects by itself, without end.
         client.options.update(allow_reconnect=True, max_reconnect_attempts=-1)

@@ -373,6 +373,27 @@ async def test_credentials_that_others_can_read_are_not_shown(guarded: Guarded) 
         await JetStreamBus.connect(guarded.settings("planner"), "planner", 10.0)
 
 
+async def test_a_known_account_is_let_in_while_the_server_takes_others(guarded: Guarded) -> None:
+    """Of a hundred that began in such a moment ten were refused."""
+    stop = asyncio.Event()
+
+    async def reload() -> None:
+        while not stop.is_set():
+            guarded.server.take_accounts()
+            await asyncio.sleep(0.005)
+
+    async def opened() -> None:
+        connection = Connection(guarded.settings("planner"), "planner")
+        await connection.open(10.0)
+        await connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reload())
+        for _ in range(100):
+            await opened()
+        stop.set()
+
+
 async def test_a_node_is_admitted_and_expelled_while_the_server_runs(
     guarded: Guarded, capsys: pytest.CaptureFixture[str]
 ) -> None:
