@@ -101,8 +101,14 @@ def returned(node_id: str = NODE, *, at: float = 0.0) -> NodeReturned:
 # ---- jobs
 
 
-def submitted(job_id: str = JOB, *, at: float = 0.0, **spec: Any) -> JobSubmitted:  # noqa: ANN401 - as above
-    return JobSubmitted(at=at, job_id=JobId(job_id), spec=a_spec(**spec), key=job_id)
+def submitted(
+    job_id: str = JOB,
+    *,
+    at: float = 0.0,
+    held: bool = False,
+    **spec: Any,  # noqa: ANN401 - as above
+) -> JobSubmitted:
+    return JobSubmitted(at=at, job_id=JobId(job_id), spec=a_spec(**spec), key=job_id, held=held)
 
 
 def profiled(job_id: str = JOB, *, at: float = 0.0, unusable: Sequence[str] = ()) -> JobProfiled:

@@ -80,7 +80,9 @@ def in_this_folder(jobs: Sequence[Named]) -> list[Named]:
     ]
 
 
-async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> list[SubmitOutcome]:
+async def submit_all(
+    client: Client, jobs: Sequence[Named], key: str | None, *, hold: bool = False
+) -> list[SubmitOutcome]:
     """Submit the jobs in turn. After a refusal the others are still submitted, unless the API is unreachable.
 
     A job that names no user is the token holder's; without a token, of the account that runs the command.
@@ -91,7 +93,7 @@ async def submit_all(client: Client, jobs: Sequence[Named], key: str | None) -> 
         own_key = key or uuid.uuid4().hex
         try:
             owned = job if job.user or not user else msgspec.structs.replace(job, user=user)
-            submitted = await client.submit(owned, own_key)
+            submitted = await client.submit(owned, own_key, hold=hold)
         except ApiRefusal as refusal:
             outcomes.append(SubmitOutcome(file=file, error=_placed(file, refusal)))
         except Unreachable as gone:
@@ -116,7 +118,7 @@ class RefusedField(Failure):
 def _placed(file: str, refusal: ApiRefusal) -> Failure:
     from shared.runtime.files import fault  # noqa: PLC0415 - brings the YAML parser
 
-    if not refusal.field or not Path(file).is_file():
+    if not refusal.field or refusal.of_query or not Path(file).is_file():
         return refusal
     return RefusedField(fault(file, refusal.field, refusal.problem.detail))
 

@@ -42,14 +42,14 @@ class Wait:
         self._show = show
         self._answered: list[SubmitOutcome] = []
 
-    def run(self, api: str | None, jobs: Sequence[Named], key: str | None) -> None:
+    def run(self, api: str | None, jobs: Sequence[Named], key: str | None, *, hold: bool = False) -> None:
         """Raises Failure unless all jobs completed."""
 
         async def submit_and_follow() -> tuple[Ends, Times]:
             async with reach(api) as client:
-                self._answered = await submit_all(client, jobs, key)
+                self._answered = await submit_all(client, jobs, key, hold=hold)
                 say(on(client))
-                self._show_submitted()
+                self._show_submitted(hold=hold)
                 ends = await wait_all(client, self._jobs(), self._show, quiet=self._quiet)
                 return ends, Times(client.clock)
 
@@ -65,15 +65,18 @@ class Wait:
     def _jobs(self) -> list[JobId]:
         return [one.submitted.job_id for one in self._answered if one.submitted is not None]
 
-    def _show_submitted(self) -> None:
+    def _show_submitted(self, *, hold: bool) -> None:
         if len(self._answered) == 1 and self._answered[0].error is not None:
             raise self._answered[0].error
         say_refusals(self._answered, as_json=self._as_json)
         if self._quiet and not self._as_json:
             show_ids(self._jobs())
         elif jobs := self._jobs():
-            it = "it" if len(jobs) == 1 else "them"
-            say(f"waiting for {', '.join(jobs)}; Ctrl-C leaves {it} running")
+            it, is_on_hold = ("it", "is on hold") if len(jobs) == 1 else ("them", "are on hold")
+            if hold:
+                say(f"{', '.join(jobs)} {is_on_hold} until `hopyard release`; Ctrl-C leaves {it} so")
+            else:
+                say(f"waiting for {', '.join(jobs)}; Ctrl-C leaves {it} running")
 
     def _interrupted(self) -> str:
         """The error after Ctrl-C: before the answer it is not known whether the jobs were accepted."""

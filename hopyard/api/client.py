@@ -82,6 +82,7 @@ class ApiRefusal(Failure):
         super().__init__("; ".join((text, *lists)))
         self.problem = problem
         self.field = problem.field
+        self.of_query = of_query
 
 
 class LoggedEvent(Message, frozen=True, kw_only=True):
@@ -132,11 +133,12 @@ class Client:
 
     # ---- jobs
 
-    async def submit(self, job: JobFile, key: str) -> Submitted:
-        """Submit once, however often it is called with this idempotency key."""
+    async def submit(self, job: JobFile, key: str, *, hold: bool = False) -> Submitted:
+        """Submit once, however often it is called with this idempotency key; on hold, if that is wanted."""
         headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
         body = msgspec.json.encode(job)
-        return await self._call("POST", "/v1/jobs", Submitted, headers=headers, body=body)
+        query = {"hold": "true" if hold else None}
+        return await self._call("POST", "/v1/jobs", Submitted, query=query, headers=headers, body=body)
 
     async def jobs(
         self,
@@ -279,7 +281,7 @@ class Client:
             async with self._transport.sent(sent) as response:
                 self._hear(response.headers)
                 answer = await _whole(response)
-            self._raise_for(response.status, answer, of_query=bool(query))
+            self._raise_for(response.status, answer, query)
             return self._decode(answer, kind)
 
     async def _lines(self, path: str, query: Mapping[str, str | None]) -> AsyncGenerator[bytes, None]:
@@ -289,7 +291,7 @@ class Client:
             async with self._transport.sent(sent, endless=True) as response:
                 self._hear(response.headers)
                 if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
-                    self._raise_for(response.status, await _whole(response), of_query=True)
+                    self._raise_for(response.status, await _whole(response), query)
                 rest = b""
                 async for chunk in response.chunks:
                     *lines, rest = (rest + chunk).split(b"\n")
@@ -333,13 +335,14 @@ class Client:
             return Unanswered(f"{self.url} took the call and did not answer in time")
         return Unreachable(f"cannot reach {self.url}: {error}")
 
-    def _raise_for(self, status: int, answer: bytes, *, of_query: bool) -> None:
+    def _raise_for(self, status: int, answer: bytes, query: Mapping[str, str | None] | None) -> None:
         if status < 400:  # noqa: PLR2004 - where HTTP's errors begin
             return
         problem = _problem(status, answer)
         if status in GONE:
             raise Unreachable(f"{self.url} is not ready: {problem.detail}")
-        raise ApiRefusal(problem, of_query=of_query)
+        asked = [name for name, value in (query or {}).items() if value is not None]
+        raise ApiRefusal(problem, of_query=(problem.field or "").removeprefix("$.") in asked)
 
     def _decode(self, answer: bytes, kind: type[M]) -> M:
         try:

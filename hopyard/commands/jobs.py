@@ -66,6 +66,9 @@ def submit(
             metavar="TEXT",
         ),
     ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="On hold from the start: no GPUs before `hopyard release JOB`.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the jobs have ended; the exit code says how.")
     ] = False,
@@ -92,6 +95,7 @@ def submit(
     $ hopyard submit resnet.yaml
     $ hopyard submit train.yaml --wait --logs && hopyard submit next.yaml
     $ hopyard submit resnet.yaml --key nightly-2026-11-20
+    $ job=$(hopyard submit --hold -q later.yaml); sleep 2h; hopyard release $job
     $ for lr in 0.1 0.2; do sed s/LR/$lr/ job.yaml | hopyard submit -q -; done
     $ hopyard submit sweep/*.yaml --json
     """
@@ -106,9 +110,9 @@ def submit(
         from hopyard.actions.wait import Wait, printer  # noqa: PLC0415 - brings an event loop
 
         show_lines = printer(with_id=len(files) > 1, beside=quiet or as_json) if with_logs else None
-        Wait(quiet=quiet, as_json=as_json, show=show_lines).run(api, jobs, key)
+        Wait(quiet=quiet, as_json=as_json, show=show_lines).run(api, jobs, key, hold=hold)
         return
-    outcomes = change(api, lambda client: submit_all(client, jobs, key))
+    outcomes = change(api, lambda client: submit_all(client, jobs, key, hold=hold))
     show_outcomes(outcomes, quiet=quiet, as_json=as_json)
 
 

@@ -82,7 +82,9 @@ def _plain(fields: Mapping[str, object]) -> str:
 def _submitted(fact: facts.JobSubmitted) -> str:
     spec = fact.spec
     types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
-    return f"submitted: {spec.workload.model} on {spec.workload.dataset}, {gpu_counts(spec.demand)}{types}"
+    held = "; on hold" if fact.held else ""
+    what = f"{spec.workload.model} on {spec.workload.dataset}, {gpu_counts(spec.demand)}{types}"
+    return f"submitted: {what}{held}"
 
 
 def _profiled(fact: facts.JobProfiled) -> str:

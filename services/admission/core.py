@@ -53,10 +53,11 @@ from services.admission.questions import (
     ShowPolicies,
     ShowPolicy,
     Submit,
+    SubmitHeld,
     handed_back,
     taken_over,
 )
-from services.admission.state import AdmissionState, KeyedJob, digest_of, job_state, keyed, own_key
+from services.admission.state import AdmissionState, KeyedJob, digest_of, hold_by, job_state, keyed, own_key
 from services.admission.validation import accepted_spec, check_folder
 from shared.domain.cluster import gpus_by_type
 from shared.domain.core import Asked, Effect, Effects, Input, Publish, Reply
@@ -240,7 +241,9 @@ class Admission:
         except InvalidJob as invalid:
             return problems.invalid(invalid.field, invalid.reason), []
         job_id, by = self._new_id(spec.name), asked.caller.name
-        fact = JobSubmitted(at=now, job_id=job_id, spec=spec, key=asked.key, by=by)
+        fact = JobSubmitted(
+            at=now, job_id=job_id, spec=spec, key=asked.key, by=by, held=isinstance(asked, SubmitHeld)
+        )
         return Submitted(job_id=job_id, created=True), [fact]
 
     def _checkpoint_folders(self) -> dict[JobId, str]:
@@ -370,15 +373,18 @@ class Admission:
         """The job as submitted, kept until it is profiled, since the monitor may not know it before."""
         job_id = asked.job_id
         job = self.state.open.get(job_id)
-        fresh = job.submitted if job else None
-        fresh = fresh or next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
+        fresh, hold = (job.submitted, job.hold) if job else (None, None)
+        if fresh is None:
+            fresh = next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
+            hold = hold_by(fresh) if fresh is not None and fresh.held else None
         if fresh is not None:
             return JobView(
                 job_id=job_id,
                 state=JobState.SUBMITTED,
                 spec=fresh.spec,
                 submitted_at=fresh.at,
-                wait_s=now - fresh.at,
+                wait_s=(hold.at if hold else now) - fresh.at,
+                hold=hold,
             )
         ended = self.state.ended.get(job_id)
         if ended is not None and ended.seq <= asked.monitor_seq > 0:

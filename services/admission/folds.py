@@ -6,9 +6,17 @@ from typing import Any
 import msgspec
 
 from schemas.base import Event
-from schemas.events import JobEvent, JobPriorityChanged, JobSubmitted, NodeEvent, PolicyChosen
+from schemas.events import (
+    JobEvent,
+    JobHeld,
+    JobPriorityChanged,
+    JobReleased,
+    JobSubmitted,
+    NodeEvent,
+    PolicyChosen,
+)
 from schemas.ids import JobId
-from services.admission.state import AdmissionState, EndedJob, OpenJob, job_state, keyed, own_key
+from services.admission.state import AdmissionState, EndedJob, OpenJob, hold_by, job_state, keyed, own_key
 from shared.domain.nodes import NODE_FOLDS, fold_node, known_node
 from shared.domain.states import ENDED, MOVES, IllegalMove, JobState, next_state
 
@@ -34,7 +42,7 @@ def fold_job(state: AdmissionState, fact: JobEvent, *, ended_kept: int = ENDED_K
         _end(state, fact.job_id, after, ended_kept)
     else:
         job = state.open[fact.job_id]
-        job.state, job.submitted = after, None
+        job.state, job.submitted, job.hold = after, None, None
 
 
 def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
@@ -44,6 +52,7 @@ def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     state.open[fact.job_id] = OpenJob(
         JobState.SUBMITTED, key, fact, spec.checkpoint_folder, spec.user, spec.project, spec.preemptible
     )
+    state.open[fact.job_id].hold = hold_by(fact) if fact.held else None
     state.keys.setdefault(key, keyed(fact))
 
 
@@ -65,6 +74,16 @@ def _priority_changed(state: AdmissionState, fact: JobPriorityChanged) -> None:
         job.submitted = msgspec.structs.replace(job.submitted, spec=spec)
 
 
+def _held_or_released(state: AdmissionState, fact: JobHeld | JobReleased) -> None:
+    job = state.open.get(fact.job_id)
+    if job is None:
+        state.illegal += 1
+    elif isinstance(fact, JobReleased):
+        job.hold = None
+    elif job.submitted is not None:
+        job.hold = job.hold or hold_by(fact)
+
+
 def _node(state: AdmissionState, fact: NodeEvent) -> None:
     fold_node(state.nodes, fact, known_node)
 
@@ -77,5 +96,7 @@ FOLDS: Mapping[type[Event], Callable[[AdmissionState, Any], None]] = {
     **dict.fromkeys(MOVES, fold_job),
     **dict.fromkeys(NODE_FOLDS, _node),
     JobPriorityChanged: _priority_changed,
+    JobHeld: _held_or_released,
+    JobReleased: _held_or_released,
     PolicyChosen: _policy,
 }

@@ -26,6 +26,14 @@ class Submit(OwnQuestion, frozen=True, kw_only=True, tag="submit"):
     """idempotency key: the same job under the same key is created once, another job under it is refused"""
 
 
+class SubmitHeld(Submit, frozen=True, kw_only=True, tag="submit-held"):
+    """A job that is on hold from the start.
+
+    A question of its own: an admission of an earlier version, which ignores fields that it does not know,
+    refuses it, and the hold is not lost.
+    """
+
+
 class Cancel(OwnQuestion, frozen=True, kw_only=True, tag="cancel"):
     """Answered with `Cancelled`."""
 
@@ -83,6 +91,7 @@ class ShowFresh(OwnQuestion, frozen=True, kw_only=True, tag="fresh"):
 
 _ANY = msgspec.msgpack.Decoder(
     Submit
+    | SubmitHeld
     | Cancel
     | SetPriority
     | SetHold

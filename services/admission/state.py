@@ -8,9 +8,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from schemas.events import JobSubmitted
+from schemas.events import JobHeld, JobSubmitted
 from schemas.ids import JobId, NodeId
 from schemas.jobs import JobSpec
+from schemas.views import HoldView
 from shared.domain.nodes import KnownNode
 from shared.domain.states import JobState
 
@@ -26,6 +27,8 @@ class OpenJob(msgspec.Struct):
     user: str = ""
     project: str = ""
     preemptible: bool = True
+    hold: HoldView | None = None
+    """as long as `submitted` is kept; None: it is not on hold"""
 
 
 class EndedJob(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +69,10 @@ def own_key(key: str, by: str) -> str:
     """
     user, _, _ = by.rpartition("/")
     return f"{user}\n{key}" if user else key  # no key has a line's end in it
+
+
+def hold_by(fact: JobSubmitted | JobHeld) -> HoldView:
+    return HoldView(at=fact.at, by=fact.by.rpartition("/")[0])
 
 
 def keyed(fact: JobSubmitted) -> KeyedJob:

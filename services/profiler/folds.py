@@ -65,8 +65,12 @@ def fold(state: State, fact: Event, rules: Rules) -> None:
 
 
 def _submitted(state: State, fact: JobSubmitted, rules: Rules) -> None:
+    if state.job(fact.job_id) is not None:
+        return  # published again, perhaps after its release
     fingerprint = rules.measured_as(fact.job_id, fact.spec.workload)
     state.jobs[fact.job_id] = KnownJob(spec=fact.spec, fingerprint=fingerprint)
+    if fact.held:
+        state.on_hold[fact.job_id] = None
 
 
 def _profiled(state: State, fact: JobProfiled, rules: Rules) -> None:
@@ -149,11 +153,14 @@ def _expect(state: State, fact: ProfilingPlanned | ProfilingAdded) -> None:
 
 
 def _count_away(state: State) -> None:
-    """Count, for each job, the rounds in a row in which a type that it may use had no open node."""
+    """Count, for each job, the rounds in a row in which a type that it may use had no open node.
+
+    On hold it waits for none.
+    """
     if not state.jobs:
         return
     types = types_of(state)
-    for job in state.jobs.values():
+    for job in (job for job_id, job in state.jobs.items() if job_id not in state.on_hold):
         away = (gpu_type for gpu_type in allowed_types(job, types) if gpu_type not in types.open)
         job.rounds_without_node = {
             gpu_type: job.rounds_without_node.get(gpu_type, 0) + 1 for gpu_type in away

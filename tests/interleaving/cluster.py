@@ -61,6 +61,8 @@ FAILS = 0.3
 LEASE_S = 60.0
 TIME_LIMIT_S = 300.0
 """of some jobs"""
+HELD = 0.1
+"""share of jobs that are submitted on hold"""
 
 
 class Reading(NamedTuple):
@@ -127,6 +129,7 @@ class Cluster:
                 submitted(
                     self.jobs[-1],
                     at=self.now,
+                    held=self._random.random() < HELD,
                     workload=workload,
                     demand=demand,
                     samples=SAMPLES,

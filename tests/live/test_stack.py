@@ -16,9 +16,19 @@ from hopyard.failures import Failure
 from hopyard.local.processes import Restarts
 from hopyard.local.stack import Stack, running_stack
 from hopyard.local.stack_settings import SERVICES, StackSpec
-from loadgen.scenarios import load_scenario
+from loadgen.scenarios import arrivals, load_scenario
 from schemas.base import Event
-from schemas.events import JobCompleted, PlanPublished, PolicyChosen
+from schemas.events import (
+    JobCompleted,
+    JobEvent,
+    JobStarted,
+    JobSubmitted,
+    PlanPublished,
+    PolicyChosen,
+    ProfileEvent,
+    ProfileMeasured,
+)
+from schemas.ids import JobId
 from schemas.views import PolicyChoice, StatusView
 from shared.domain.audit import audit
 from tests.live.live_builders import QUICK, all_ended, stack_and_client, submit_all
@@ -75,6 +85,7 @@ def open_to_others(data: Path) -> list[str]:
 async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_policy(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with stack_and_client(data, speed=QUICK) as (_, client):
+        held = (await client.submit(arrivals(load_scenario("tiny"), seed=1)[0].job, "held", hold=True)).job_id
         count = await submit_all(client)
         await until(client, busy_or(all_ended(count)))
         for policy in ("fifo", "hops"):
@@ -82,6 +93,12 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
             await until(client, lambda status, policy=policy: status.policy == policy)  # type: ignore[misc]
             count += await submit_all(client, f"under-{policy}", most=1)  # the others may all have ended
             await planned_by(client, policy)
+        await until(client, all_ended(count))
+        own = [type(fact) for fact in await log_of(client) if is_about(fact, held)]
+        assert own[0] is JobSubmitted
+        assert not {ProfileMeasured, JobStarted}.intersection(own)
+        await client.release(held)
+        count += 1
         await until(client, all_ended(count))
         events = await log_of(client)
         for job_id in {event.job_id for event in events if isinstance(event, JobCompleted)}:
@@ -92,6 +109,10 @@ async def test_jobs_go_in_at_one_end_and_train_at_the_other_through_a_swap_of_po
     assert_ended_well(events, count)
     assert [event.policy for event in events if isinstance(event, PolicyChosen)] == ["fifo", "hops"]
     assert {event.policy for event in events if isinstance(event, PlanPublished)} == {"fifo", "hops"}
+
+
+def is_about(fact: Event, job_id: JobId) -> bool:
+    return isinstance(fact, JobEvent | ProfileEvent) and fact.job_id == job_id
 
 
 async def planned_by(client: Client, policy: str) -> None:

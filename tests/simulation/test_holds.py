@@ -1,22 +1,29 @@
-"""A running job is put on hold, given another priority and released, under each way of planning."""
+"""A job is submitted on hold, or put on hold while it runs, given another priority, and released."""
+
+from typing import TypeGuard
 
 import pytest
 
 from loadgen.fault_injection import Stack
-from loadgen.scenarios import load_scenario
+from loadgen.scenarios import arrivals, load_scenario
 from loadgen.simulation import simulate
+from schemas.base import Event
 from schemas.events import (
     JobCompleted,
     JobEvent,
     JobHeld,
     JobPreempted,
     JobPriorityChanged,
+    JobProfiled,
+    JobQueued,
     JobReleased,
     JobStarted,
+    JobSubmitted,
     PlanPublished,
 )
 from schemas.plans import Waiting
-from services.admission.questions import SetHold, SetPriority
+from schemas.views import Submitted
+from services.admission.questions import SetHold, SetPriority, SubmitHeld
 from shared.domain.audit import audit
 from shared.domain.ledger import ledger_of
 
@@ -35,6 +42,41 @@ async def hold_and_release(stack: Stack) -> None:
     await stack.put_to("admission", SetPriority(job_id=job_id, priority=9.0))
     await stack.sleep(HOLD_S / 2)
     await stack.put_to("admission", SetHold(job_id=job_id, held=False))
+
+
+async def submit_on_hold(stack: Stack) -> None:
+    """The first job of all, of a workload that others have too."""
+    job = arrivals(TINY, seed=1)[0].job
+    answer = await stack.put_to("admission", SubmitHeld(job=job, key="held"))
+    assert isinstance(answer, Submitted)
+    await stack.sleep(HOLD_S)
+    await stack.put_to("admission", SetHold(job_id=answer.job_id, held=False))
+
+
+def made_before(fact: Event, released: JobReleased) -> TypeGuard[PlanPublished]:
+    return isinstance(fact, PlanPublished) and fact.at < released.at
+
+
+@pytest.mark.parametrize("policy", ["hops", "las", "hare"])
+def test_a_job_that_is_submitted_on_hold_is_neither_measured_nor_planned_before_its_release(
+    policy: str,
+) -> None:
+    ran, other = (
+        simulate(TINY, policy=policy, disturb=[submit_on_hold], engine=engine)
+        for engine in ("conductor", "loop")
+    )
+    assert ran.result.event_log_hash == other.result.event_log_hash
+    assert audit(ran.events, drained=True, seqs=ran.seqs) == []
+    [held] = [fact for fact in ran.events if isinstance(fact, JobSubmitted) and fact.held]
+    own = [fact for fact in ran.events if getattr(fact, "job_id", None) == held.job_id]
+    [released] = [fact for fact in own if isinstance(fact, JobReleased)]
+    before = own[: own.index(released)]
+    assert {type(fact) for fact in before} <= {JobSubmitted, JobProfiled, JobQueued}
+    assert isinstance(own[-1], JobCompleted)
+    planned = {one.job_id for fact in ran.events if made_before(fact, released) for one in fact.placements}
+    assert held.job_id not in planned
+    assert planned
+    assert ledger_of(ran.events).jobs[held.job_id].on_hold_s == pytest.approx(released.at - held.at)
 
 
 @pytest.mark.parametrize("policy", ["hops", "gavel", "sia", "hare", "allox", "jps", "tiresias", "yarn-cs"])

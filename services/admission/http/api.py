@@ -69,6 +69,7 @@ from services.admission.http.operations import (
     Operation,
     OutputQuery,
     PlansQuery,
+    SubmitQuery,
     SummariesQuery,
     TimelineQuery,
 )
@@ -86,6 +87,7 @@ from services.admission.questions import (
     ShowPolicies,
     ShowPolicy,
     Submit,
+    SubmitHeld,
 )
 from shared.domain.idempotency import key_fault
 from shared.domain.policy_names import parted
@@ -219,7 +221,8 @@ class Api:
         key = _key(request)
         job = await self._body(request, JobFile)
         repeat = f"the job may still be stored: submit it again with {KEY} {key}"
-        done = await self._forwarding.ask(Submit(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
+        kind = SubmitHeld if _query(request, SubmitQuery).hold else Submit
+        done = await self._forwarding.ask(kind(job=job, key=key, caller=request[CALLER]), Submitted, repeat)
         headers = {"Location": f"/v1/jobs/{done.job_id}", KEY: key}
         return answer(done, 201 if done.created else 200, headers)
 
@@ -275,9 +278,7 @@ class Api:
         view = await self._asked(ExplainJob(job_id=job_id))
         if isinstance(view, Refused):
             fresh = await self._fresh(job_id, view)
-            view = WhyView(
-                job_id=job_id, state=fresh.state, reason=Waiting.PROFILING, detail="submitted just now"
-            )
+            view = _why_fresh(fresh)
         return answer(view)
 
     # ---- the whole cluster
@@ -579,6 +580,16 @@ def _id(request: web.Request, kind: type[K], what: str) -> K:
         return msgspec.convert(text, kind)
     except msgspec.ValidationError:
         raise Refusal(problems.unknown(f"{what} {text}")) from None
+
+
+def _why_fresh(job: JobView) -> WhyView:
+    """As the monitor says it, of a job that it does not know yet."""
+    reason, detail, since = Waiting.PROFILING, "submitted just now", None
+    if (hold := job.hold) is not None:
+        reason, detail, since = Waiting.ON_HOLD, f"by {hold.by}" if hold.by else "", hold.at
+    return WhyView(
+        job_id=job.job_id, state=job.state, reason=reason, detail=detail, since=since, hold=job.hold
+    )
 
 
 def _key(request: web.Request) -> str:

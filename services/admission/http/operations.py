@@ -61,6 +61,11 @@ class SummariesQuery(File, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=JOBS_PER_PAGE)] = 100
 
 
+class SubmitQuery(File, frozen=True, kw_only=True):
+    hold: bool = False
+    """true: the job is on hold from the start, until it is released"""
+
+
 class PlansQuery(File, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=PLANS_PER_PAGE)] = 20
 
@@ -120,7 +125,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 OPERATIONS = (
     Operation(
         name="submit_job", method="POST", path="/v1/jobs", summary="Submit a job, in JSON or YAML.",
-        reply=Submitted, status=201, body=JobFile, keyed=True, role=Role.SUBMITTER,
+        reply=Submitted, status=201, body=JobFile, query=SubmitQuery, keyed=True, role=Role.SUBMITTER,
     ),
     Operation(
         name="list_jobs", method="GET", path="/v1/jobs", summary="Jobs, a page at a time.",

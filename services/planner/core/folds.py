@@ -91,6 +91,8 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
     if fact.job_id not in state.jobs:
         state.jobs[fact.job_id] = record
         state.coming[fact.job_id] = None
+        if fact.held:
+            state.on_hold[fact.job_id] = waited_s(record, fact.at)
 
 
 def _moved(state: State, fact: JobEvent) -> TrackedJob | None:

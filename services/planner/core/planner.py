@@ -51,7 +51,7 @@ from services.planner.core.publication import (
 )
 from services.planner.core.restart_times import SWITCH_S
 from services.planner.core.schedule import Call, Schedule
-from services.planner.core.state import State, is_on_hold, is_put_off
+from services.planner.core.state import State, is_any_coming, is_on_hold, is_put_off
 from services.planner.core.staying import Stays, charge, staying
 from services.planner.core.tasks import (
     Judge,
@@ -197,7 +197,7 @@ class Planner:
                 pass
         trigger = Trigger.NODE if self._takes_gpus(fact) else trigger_of(fact)
         if trigger is not None and not self._changes_nothing(fact):
-            lone = trigger is Trigger.ARRIVAL and not self.state.coming
+            lone = trigger is Trigger.ARRIVAL and not is_any_coming(self.state)
             at = now if lone else self._schedule.settled(now)
             own = is_a_plans_own(fact) and not self._is_released(fact)
             self._call(trigger, max(at, self._put_off_until(fact)), own=own)

@@ -124,6 +124,11 @@ class State(msgspec.Struct, kw_only=True):
     """the policy that the memory belongs to"""
 
 
+def is_any_coming(state: State) -> bool:
+    """Whether a job is on its way to the queue; those on hold may take weeks."""
+    return any(job_id not in state.on_hold for job_id in state.coming)
+
+
 def jobs_coming(state: State) -> int:
     """Jobs on their way to the queue, without those that wait for a node on which they can be measured.
 

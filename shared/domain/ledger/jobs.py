@@ -38,7 +38,11 @@ def submit(ledger: Ledger, fact: JobSubmitted) -> None:
     if ledger.first_submitted_at is None:
         ledger.first_submitted_at = fact.at
     ledger.jobs[fact.job_id] = JobRecord(
-        job_id=fact.job_id, spec=fact.spec, submitted_at=fact.at, since=fact.at
+        job_id=fact.job_id,
+        spec=fact.spec,
+        submitted_at=fact.at,
+        since=fact.at,
+        hold=Hold(at=fact.at, by=fact.by, wait_s=0.0) if fact.held else None,
     )
 
 

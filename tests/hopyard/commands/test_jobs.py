@@ -1,5 +1,6 @@
 """submit, ps, show, why, cancel; and how every command says that it could not."""
 
+import io
 import json
 import re
 import socket
@@ -81,6 +82,26 @@ def test_submit_sends_the_given_key_and_the_job(hopyard: Hopyard, api: CannedApi
     _, _, headers, body = api.requests[0]
     assert headers["Idempotency-Key"] == "nightly"
     assert json.loads(body)["workload"]["model"] == "resnet50"
+
+
+@pytest.mark.parametrize(("words", "asked"), [((), {}), (("--hold",), {"hold": "true"})])
+def test_submit_asks_for_a_hold_with_its_option(
+    hopyard: Hopyard, api: CannedApi, job_file: Path, words: tuple[str, ...], asked: dict[str, str]
+) -> None:
+    api.says("POST /v1/jobs", submitted())
+    assert hopyard("submit", *words, str(job_file), "--api", api.url).code == 0
+    assert api.requests[0][1] == asked
+
+
+def test_a_refused_field_of_the_job_is_no_option_and_a_refused_option_is_not_in_its_file(
+    hopyard: Hopyard, api: CannedApi, job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.refuses("POST /v1/jobs", 422, "there is no such field", "$.hold")
+    ran = hopyard("submit", "--hold", str(job_file), "--api", api.url)
+    assert ran.err.endswith("hopyard: --hold: there is no such field\n")
+    api.refuses("POST /v1/jobs", 422, "there are 4 at most", "$.gpus")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(job_file.read_bytes())))
+    assert "$.gpus: there are 4 at most" in hopyard("submit", "--hold", "-", "--api", api.url).err
 
 
 @pytest.mark.parametrize("key", ["ünï", "two\nlines", "😀", "k" * 201])

@@ -35,7 +35,7 @@ from services.admission.core import Admission, CaughtUp
 from services.admission.http.api import Api
 from services.admission.http.authorization import Authorization
 from services.admission.http.forwarding import Forwarding
-from services.admission.questions import OwnQuestion, Submit
+from services.admission.questions import OwnQuestion, Submit, SubmitHeld
 from shared.domain.core import Asked, Publish, Reply
 from shared.domain.demand import job_spec
 from shared.domain.policy_names import AcceptedPolicies
@@ -146,11 +146,12 @@ class Driver:
         (reply,) = replies
         return reply
 
-    def submit(self, key: str | None = None, **job: object) -> Message:
-        return self.ask(Submit(job=job_file(**job), key=key or f"key-{self.now}"))
+    def submit(self, key: str | None = None, *, held: bool = False, **job: object) -> Message:
+        kind = SubmitHeld if held else Submit
+        return self.ask(kind(job=job_file(**job), key=key or f"key-{self.now}"))
 
-    def submit_id(self, key: str | None = None, **job: object) -> JobId:
-        reply = self.submit(key, **job)
+    def submit_id(self, key: str | None = None, *, held: bool = False, **job: object) -> JobId:
+        reply = self.submit(key, held=held, **job)
         assert isinstance(reply, Submitted)
         return reply.job_id
 

@@ -24,6 +24,7 @@ from schemas.jobs import Checkpoint
 from schemas.tokens import Identity, Role
 from schemas.views import (
     Cancelled,
+    HoldView,
     JobHold,
     JobPriority,
     JobView,
@@ -46,6 +47,9 @@ from services.admission.questions import (
     ShowPolicies,
     ShowPolicy,
     Submit,
+    SubmitHeld,
+    handed_on,
+    taken_over,
 )
 from services.admission.state import AdmissionState
 from shared.domain.core import Asked, Reply
@@ -324,6 +328,42 @@ def test_a_job_is_held_and_released_as_often_as_one_asks() -> None:
     driver.ask(cancel(job_id))
     for wanted in (True, False):
         assert problem(driver.ask(SetHold(job_id=job_id, held=wanted))).status == 409
+
+
+def test_a_job_is_on_hold_from_its_submission_on() -> None:
+    driver = Driver()
+    job_id = driver.submit_id(key="k", held=True)
+    assert driver.submit(key="k", held=True) == Submitted(job_id=job_id, created=False)
+    [fact] = driver.published
+    assert isinstance(fact, JobSubmitted)
+    assert fact.held
+    fresh = driver.ask(ShowFresh(job_id=job_id))
+    assert isinstance(fresh, JobView)
+    assert (fresh.hold, fresh.wait_s) == (HoldView(at=fact.at), 0.0)
+
+
+def test_a_fresh_job_is_shown_on_hold_as_long_as_it_is() -> None:
+    driver = Driver()
+    job_id = driver.submit_id(held=True)
+    shown = []
+    for held in (False, True, True, False):
+        driver.ask(SetHold(job_id=job_id, held=held))
+        fresh = driver.ask(ShowFresh(job_id=job_id))
+        assert isinstance(fresh, JobView)
+        shown.append((fresh.hold, fresh.wait_s))
+    assert shown == [(None, 2.0), (HoldView(at=4.0), 3.0), (HoldView(at=4.0), 3.0), (None, 8.0)]
+    driver.ask(cancel(job_id))
+    driver.fold(JobHeld(at=9.0, job_id=job_id))
+    assert driver.core.state.illegal == 1
+
+
+def test_an_admission_that_does_not_know_of_submissions_on_hold_refuses_one() -> None:
+    """It ignores fields that it does not know, and so would have run the job."""
+    earlier: msgspec.msgpack.Decoder[Submit | Cancel] = msgspec.msgpack.Decoder(Submit | Cancel)
+    question = handed_on(SubmitHeld(job=job_file(), key="k"))
+    assert taken_over(question) == SubmitHeld(job=job_file(), key="k")
+    with pytest.raises(msgspec.DecodeError):
+        earlier.decode(question.asked)
 
 
 def test_a_job_that_keeps_its_gpus_to_its_end_is_held_only_while_it_waits() -> None:

@@ -82,6 +82,18 @@ def test_a_job_on_hold_is_measured_once_it_is_released() -> None:
     assert [run.job_id for added in driver.all(ProfilingAdded) for run in added.runs] == ["j1"]
 
 
+def test_a_job_on_hold_from_the_start_is_measured_once_it_is_released() -> None:
+    """Also if its submission comes again after the release."""
+    job, on_hold = JobId("j1"), replace(submitted("j1", gpu_types=["A", "B"]), held=True)
+    driver = Driver(at_once=True).tell(joined("a0", "A"), joined("b0", "B"), lost("b0", at=0.5), on_hold)
+    driver.until(2.5 * ROUND_S)
+    assert not any(opened.runs for opened in driver.all(ProfilingPlanned))
+    known = driver.core.state.jobs[job]
+    assert known.rounds_without_node == {}, "nobody waited for B"
+    driver.tell(JobReleased(at=2.5 * ROUND_S, job_id=job), on_hold)
+    assert [run.job_id for added in driver.all(ProfilingAdded) for run in added.runs] == ["j1"]
+
+
 def test_a_job_is_profiled_once_its_last_type_is_measured() -> None:
     driver = Driver().tell(joined("a0", "A"), joined("b0", "B"), submitted())
     first, second = driver.next_round()

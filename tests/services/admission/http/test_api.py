@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from schemas.base import Message, Question
 from schemas.cluster import Node
-from schemas.events import JobProfiled, NodeLost, PolicyChosen
+from schemas.events import JobProfiled, JobSubmitted, NodeLost, PolicyChosen
 from schemas.ids import JobId, NodeId
 from schemas.questions import (
     ADMISSION,
@@ -324,6 +324,18 @@ async def test_a_job_is_held_and_released() -> None:
         assert await api.body("DELETE", path, 202) == {"job_id": "train-1", "held": False}
         await api.body("DELETE", "/v1/jobs/train-1", 202)
         await refused(api, "POST", path, 409)
+
+
+async def test_a_job_is_submitted_on_hold() -> None:
+    async with serving() as api:
+        done, _ = await api.call("POST", "/v1/jobs?hold=true", 201, json=job_body())
+        await api.call("POST", "/v1/jobs?hold=false", 201, json=job_body())
+        facts = [fact for fact in api.driver.published if isinstance(fact, JobSubmitted)]
+        assert [fact.held for fact in facts] == [True, False]
+        why = await api.body("GET", f"/v1/jobs/{done['job_id']}/why")
+        assert (why["reason"], why["since"], why["hold"]["at"]) == ("on-hold", facts[0].at, facts[0].at)
+        found = await refused(api, "POST", "/v1/jobs?hold=perhaps", 422, job_body())
+        assert found.field == "$.hold"
 
 
 async def test_page_tokens_of_job_lists_are_opaque() -> None:
