@@ -97,7 +97,8 @@ async def submit_all(
         except ApiRefusal as refusal:
             outcomes.append(SubmitOutcome(file=file, error=_placed(file, refusal)))
         except Unreachable as gone:
-            advice = f"{gone}; the job may be stored all the same: submit it again with --key {own_key}"
+            same = f"--hold --key {own_key}" if hold else f"--key {own_key}"
+            advice = f"{gone}; the job may be stored all the same: submit it again with {same}"
             error = Unreachable(advice) if isinstance(gone, Unanswered) else gone
             outcomes.append(SubmitOutcome(file=file, error=error))
             rest = jobs[len(outcomes) :]

@@ -122,18 +122,18 @@ def test_submit_makes_a_key_of_its_own_each_time(hopyard: Hopyard, api: CannedAp
     assert first != second
 
 
+@pytest.mark.parametrize("hold", [(), ("--hold",)])
 def test_a_submission_without_an_answer_can_be_repeated(
-    hopyard: Hopyard, job_file: Path, monkeypatch: pytest.MonkeyPatch
+    hopyard: Hopyard, job_file: Path, hold: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be stored: without its key a repetition would be a second job."""
     monkeypatch.setattr("hopyard.api.blocking.TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
-        ran = hopyard("submit", str(job_file), "--api", url)
+        ran = hopyard("submit", *hold, str(job_file), "--api", url)
         assert ran.code == 3
-        assert re.search(
-            r"stored all the same: submit it again with --key [0-9a-f]{32}$", ran.err, re.MULTILINE
-        )
+        same = " ".join((*hold, "--key [0-9a-f]{32}$"))
+        assert re.search(f"stored all the same: submit it again with {same}", ran.err, re.MULTILINE)
         several = hopyard("submit", str(job_file), str(job_file), "--api", url)
         assert (several.code, several.err.count("--key")) == (3, 1)
 
