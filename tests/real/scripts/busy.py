@@ -19,11 +19,11 @@ model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.L
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 job = hopjob.attach(model, optimizer)
 data = TensorDataset(torch.randn(8_192, 64), torch.randn(8_192, 1))
-paid_s = time.process_time()
+end_s = time.process_time()
 for x, y in job.batches(DataLoader(data, batch_size=64)):
     optimizer.zero_grad()
     torch.nn.functional.mse_loss(job.model(x), y).backward()
     optimizer.step()
-    paid_s = max(paid_s + CPU_S_PER_BATCH, time.process_time())
-    while time.process_time() < paid_s:
+    end_s = max(end_s + CPU_S_PER_BATCH, time.process_time())
+    while time.process_time() < end_s:
         pass

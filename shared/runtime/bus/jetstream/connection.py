@@ -151,26 +151,25 @@ class Connection:
     # ---- opening
 
     async def open(self, timeout_s: float | None) -> None:
-        """Connect. Raises Unavailable if no server takes us in time, PermissionError if one refuses us.
+        """Connect. Raises Unavailable if no server takes us in time, PermissionError after `REFUSALS`.
 
-        A server (2.15) may refuse valid credentials for a moment, while it reads its accounts again.
+        One refusal says little: a server (2.15) that reads its accounts again refuses valid credentials too.
         """
         reason: Exception | None = None
-        refusals = 0
+        refusals, waits = 0, False
         try:
             async with asyncio.timeout(timeout_s):
                 for pause in pauses():
-                    first = reason is None
                     reason = await self._try_to_open()
                     if reason is None:
                         return
-                    if _is_of_credentials(reason):
-                        refusals += 1
-                        if refusals == REFUSALS:
-                            reason_given = f"NATS at {self._where} refuses these credentials: {reason}"
-                            raise PermissionError(reason_given)
-                    elif first:
+                    refused = _is_of_credentials(reason)
+                    refusals += refused
+                    if refusals == REFUSALS:
+                        raise PermissionError(f"NATS at {self._where} refuses these credentials: {reason}")
+                    if not (refused or waits):
                         self.log.warning("waiting for NATS", servers=self._where, reason=repr(reason))
+                        waits = True
                     await asyncio.sleep(pause)
         except TimeoutError:
             why = in_words(reason) if reason else "it does not answer"
