@@ -49,7 +49,7 @@ class JobSubmitted(JobEvent, frozen=True, kw_only=True, tag="job.submitted", omi
     """the submitter's idempotency key"""
     by: PlainLine = ""
     """who submitted it, as `USER/TOKEN`; empty: the API asks for no token"""
-    held: bool = False
+    on_hold: bool = False
     """true: it is on hold from the start, as after a `JobHeld` of the same `at` and `by`"""
 
 

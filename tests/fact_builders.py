@@ -105,10 +105,10 @@ def submitted(
     job_id: str = JOB,
     *,
     at: float = 0.0,
-    held: bool = False,
+    on_hold: bool = False,
     **spec: Any,  # noqa: ANN401 - as above
 ) -> JobSubmitted:
-    return JobSubmitted(at=at, job_id=JobId(job_id), spec=a_spec(**spec), key=job_id, held=held)
+    return JobSubmitted(at=at, job_id=JobId(job_id), spec=a_spec(**spec), key=job_id, on_hold=on_hold)
 
 
 def profiled(job_id: str = JOB, *, at: float = 0.0, unusable: Sequence[str] = ()) -> JobProfiled:

@@ -72,11 +72,9 @@ class Wait:
         if self._quiet and not self._as_json:
             show_ids(self._jobs())
         elif jobs := self._jobs():
-            it, is_on_hold = ("it", "is on hold") if len(jobs) == 1 else ("them", "are on hold")
-            if hold:
-                say(f"{', '.join(jobs)} {is_on_hold} until `hopyard release`; Ctrl-C leaves {it} so")
-            else:
-                say(f"waiting for {', '.join(jobs)}; Ctrl-C leaves {it} running")
+            it, its = ("it", "its hold") if len(jobs) == 1 else ("them", "their holds")
+            then = f"`hopyard release` ends {its}; Ctrl-C does not" if hold else f"Ctrl-C leaves {it} running"
+            say(f"waiting for {', '.join(jobs)}; {then}")
 
     def _interrupted(self) -> str:
         """The error after Ctrl-C: before the answer it is not known whether the jobs were accepted."""

@@ -82,9 +82,9 @@ def _plain(fields: Mapping[str, object]) -> str:
 def _submitted(fact: facts.JobSubmitted) -> str:
     spec = fact.spec
     types = f" of {', '.join(spec.gpu_types)}" if spec.gpu_types else ""
-    held = "; on hold" if fact.held else ""
+    on_hold = "; on hold" if fact.on_hold else ""
     what = f"{spec.workload.model} on {spec.workload.dataset}, {gpu_counts(spec.demand)}{types}"
-    return f"submitted: {what}{held}"
+    return f"submitted: {what}{on_hold}"
 
 
 def _profiled(fact: facts.JobProfiled) -> str:

@@ -242,7 +242,7 @@ class Admission:
             return problems.invalid(invalid.field, invalid.reason), []
         job_id, by = self._new_id(spec.name), asked.caller.name
         fact = JobSubmitted(
-            at=now, job_id=job_id, spec=spec, key=asked.key, by=by, held=isinstance(asked, SubmitHeld)
+            at=now, job_id=job_id, spec=spec, key=asked.key, by=by, on_hold=isinstance(asked, SubmitHeld)
         )
         return Submitted(job_id=job_id, created=True), [fact]
 
@@ -376,7 +376,7 @@ class Admission:
         fresh, hold = (job.submitted, job.hold) if job else (None, None)
         if fresh is None:
             fresh = next((fact for fact in self._in_flight.values() if fact.job_id == job_id), None)
-            hold = hold_by(fresh) if fresh is not None and fresh.held else None
+            hold = hold_by(fresh) if fresh is not None and fresh.on_hold else None
         if fresh is not None:
             return JobView(
                 job_id=job_id,

@@ -52,7 +52,7 @@ def _begin(state: AdmissionState, fact: JobSubmitted) -> None:
     state.open[fact.job_id] = OpenJob(
         JobState.SUBMITTED, key, fact, spec.checkpoint_folder, spec.user, spec.project, spec.preemptible
     )
-    state.open[fact.job_id].hold = hold_by(fact) if fact.held else None
+    state.open[fact.job_id].hold = hold_by(fact) if fact.on_hold else None
     state.keys.setdefault(key, keyed(fact))
 
 

@@ -69,7 +69,7 @@ def _submitted(state: State, fact: JobSubmitted, rules: Rules) -> None:
         return  # published again, perhaps after its release
     fingerprint = rules.measured_as(fact.job_id, fact.spec.workload)
     state.jobs[fact.job_id] = KnownJob(spec=fact.spec, fingerprint=fingerprint)
-    if fact.held:
+    if fact.on_hold:
         state.on_hold[fact.job_id] = None
 
 

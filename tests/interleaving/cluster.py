@@ -61,8 +61,8 @@ FAILS = 0.3
 LEASE_S = 60.0
 TIME_LIMIT_S = 300.0
 """of some jobs"""
-HELD = 0.1
-"""share of jobs that are submitted on hold"""
+SUBMITTED_ON_HOLD = 0.1
+"""share of jobs"""
 
 
 class Reading(NamedTuple):
@@ -129,7 +129,7 @@ class Cluster:
                 submitted(
                     self.jobs[-1],
                     at=self.now,
-                    held=self._random.random() < HELD,
+                    on_hold=self._random.random() < SUBMITTED_ON_HOLD,
                     workload=workload,
                     demand=demand,
                     samples=SAMPLES,

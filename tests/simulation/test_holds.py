@@ -67,7 +67,7 @@ def test_a_job_that_is_submitted_on_hold_is_neither_measured_nor_planned_before_
     )
     assert ran.result.event_log_hash == other.result.event_log_hash
     assert audit(ran.events, drained=True, seqs=ran.seqs) == []
-    [held] = [fact for fact in ran.events if isinstance(fact, JobSubmitted) and fact.held]
+    [held] = [fact for fact in ran.events if isinstance(fact, JobSubmitted) and fact.on_hold]
     own = [fact for fact in ran.events if getattr(fact, "job_id", None) == held.job_id]
     [released] = [fact for fact in own if isinstance(fact, JobReleased)]
     before = own[: own.index(released)]

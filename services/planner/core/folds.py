@@ -91,7 +91,7 @@ def _submitted(state: State, fact: JobSubmitted) -> None:
     if fact.job_id not in state.jobs:
         state.jobs[fact.job_id] = record
         state.coming[fact.job_id] = None
-        if fact.held:
+        if fact.on_hold:
             state.on_hold[fact.job_id] = waited_s(record, fact.at)
 
 

@@ -42,7 +42,7 @@ def submit(ledger: Ledger, fact: JobSubmitted) -> None:
         spec=fact.spec,
         submitted_at=fact.at,
         since=fact.at,
-        hold=Hold(at=fact.at, by=fact.by, wait_s=0.0) if fact.held else None,
+        hold=Hold(at=fact.at, by=fact.by, wait_s=0.0) if fact.on_hold else None,
     )
 
 

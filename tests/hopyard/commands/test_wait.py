@@ -72,8 +72,7 @@ def test_the_exit_code_is_how_the_job_ended(hopyard: Hopyard, api: CannedApi, st
 def test_who_waits_for_a_job_on_hold_knows_that_it_is(hopyard: Hopyard, api: CannedApi) -> None:
     goes(api, job_view(), job_view(state="running"), ended("completed"))
     ran = hopyard("submit", "--hold", "--wait", "job.yaml")
-    assert "job-1 is on hold until `hopyard release`; Ctrl-C leaves it so" in ran.err
-    assert "leaves it running" not in ran.err
+    assert "waiting for job-1; `hopyard release` ends its hold; Ctrl-C does not\n" in ran.err
 
 
 def test_the_reason_of_a_failure_is_its_first_and_last_line(hopyard: Hopyard, api: CannedApi) -> None:

@@ -336,7 +336,7 @@ def test_a_job_is_on_hold_from_its_submission_on() -> None:
     assert driver.submit(key="k", held=True) == Submitted(job_id=job_id, created=False)
     [fact] = driver.published
     assert isinstance(fact, JobSubmitted)
-    assert fact.held
+    assert fact.on_hold
     fresh = driver.ask(ShowFresh(job_id=job_id))
     assert isinstance(fresh, JobView)
     assert (fresh.hold, fresh.wait_s) == (HoldView(at=fact.at), 0.0)

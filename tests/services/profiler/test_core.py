@@ -84,7 +84,7 @@ def test_a_job_on_hold_is_measured_once_it_is_released() -> None:
 
 def test_a_job_on_hold_from_the_start_is_measured_once_it_is_released() -> None:
     """Also if its submission comes again after the release."""
-    job, on_hold = JobId("j1"), replace(submitted("j1", gpu_types=["A", "B"]), held=True)
+    job, on_hold = JobId("j1"), replace(submitted("j1", gpu_types=["A", "B"]), on_hold=True)
     driver = Driver(at_once=True).tell(joined("a0", "A"), joined("b0", "B"), lost("b0", at=0.5), on_hold)
     driver.until(2.5 * ROUND_S)
     assert not any(opened.runs for opened in driver.all(ProfilingPlanned))

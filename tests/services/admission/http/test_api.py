@@ -331,7 +331,7 @@ async def test_a_job_is_submitted_on_hold() -> None:
         done, _ = await api.call("POST", "/v1/jobs?hold=true", 201, json=job_body())
         await api.call("POST", "/v1/jobs?hold=false", 201, json=job_body())
         facts = [fact for fact in api.driver.published if isinstance(fact, JobSubmitted)]
-        assert [fact.held for fact in facts] == [True, False]
+        assert [fact.on_hold for fact in facts] == [True, False]
         why = await api.body("GET", f"/v1/jobs/{done['job_id']}/why")
         assert (why["reason"], why["since"], why["hold"]["at"]) == ("on-hold", facts[0].at, facts[0].at)
         found = await refused(api, "POST", "/v1/jobs?hold=perhaps", 422, job_body())

@@ -46,7 +46,7 @@ def test_a_job_that_another_follows_is_planned_after_facts_have_settled() -> Non
 
 def test_a_job_on_hold_that_is_not_measured_is_not_waited_for() -> None:
     stage = two_jobs()
-    stage.tell(submitted("third", at=20.0, held=True), *in_queue("second", at=20.0, demand=(2, 4)))
+    stage.tell(submitted("third", at=20.0, on_hold=True), *in_queue("second", at=20.0, demand=(2, 4)))
     assert (stage.plan.at, places(stage.plan)) == (20.0, {"second": config(node_1=4)})
 
 
